@@ -1,0 +1,1 @@
+"""Those who answer a question about a kernel, one file a kind."""

@@ -1,0 +1,1 @@
+"""Judging a kernel: compile, check, time, score."""

@@ -1,0 +1,1 @@
+"""Where candidates run, one file a kind."""

@@ -1,0 +1,88 @@
+"""The seam between judging and running: what correctness and timing ask of a device. Lives inside the worker."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from fitness.plan import ScenarioPlan
+from fitness.scenario import Scenario
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tensors:
+    """One call's tensors, in the layout of FlashAttention; lse float32 `[batch, heads, seqlen_q]`."""
+
+    q: torch.Tensor
+    k: torch.Tensor
+    v: torch.Tensor
+    o: torch.Tensor
+    lse: torch.Tensor
+
+
+class Replay(Protocol):
+    """A call made ready once, so that replaying it costs no host work."""
+
+    def run(self) -> None:
+        """Make the call and wait for its end."""
+
+    def time_ms(self) -> float:
+        """Make the call alone on the device and give its milliseconds."""
+
+
+class Bound(Protocol):
+    """A candidate on its own guarded copy of a scenario's tensors, ready to be called again and again."""
+
+    @property
+    def tensors(self) -> Tensors:
+        """What the candidate reads and writes; inputs are changed in place between calls."""
+
+    @property
+    def replay(self) -> Replay:
+        """The candidate's launches, with the clearing of `zeroed` workspaces inside."""
+
+    def poison(self) -> None:
+        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns."""
+
+    def violations(self) -> str:
+        """What was written outside the outputs and workspaces, in words; "" where nothing was."""
+
+
+class Backend(Protocol):
+    """A device on which candidates and baselines run."""
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tensors live."""
+
+    def bind(self, plan: ScenarioPlan, binary: Path) -> Bound:
+        """Load a build and lay out a scenario. Raises CandidateFault where the candidate is why that fails."""
+
+    def capture(self, call: Callable[[], None]) -> Replay:
+        """A baseline's call, made ready in the same way as a candidate's."""
+
+    def flush_cache(self) -> None:
+        """Evict the inputs, so that every timed call finds a cold cache."""
+
+    def clocks(self) -> dict[str, float]:
+        """Clock rates and temperature now (`sm_mhz`, `memory_mhz`, `celsius`); empty where nothing tells them."""
+
+
+class Baseline(Protocol):
+    """An attention that candidates are measured against."""
+
+    @property
+    def name(self) -> str:
+        """The configured name: fa3, fa4, cudnn, sdpa."""
+
+    @property
+    def version(self) -> str:
+        """Package and version."""
+
+    def cannot(self, scenario: Scenario) -> str:
+        """Why it cannot compute a scenario, in a few words; "" where it can."""
+
+    def call(self, tensors: Tensors, scenario: Scenario) -> Callable[[], None]:
+        """A call without arguments that computes attention of these very tensors into `tensors.o`."""

@@ -1,0 +1,1 @@
+"""What candidates are measured against, one file a kind."""

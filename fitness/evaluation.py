@@ -1,0 +1,158 @@
+"""What is known of a candidate once it has been judged: the full record, of which fitness is one number."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Status(StrEnum):
+    """How far a candidate came. Only PASSED has a score."""
+
+    INVALID = "INVALID"  # the manifest or the static rules
+    UNSUPPORTED = "UNSUPPORTED"  # a scenario of the suite lies outside its `supports`
+    COMPILE_ERROR = "COMPILE_ERROR"
+    RUNTIME_ERROR = "RUNTIME_ERROR"
+    TIMEOUT = "TIMEOUT"
+    INCORRECT = "INCORRECT"
+    STOPPED_EARLY = "STOPPED_EARLY"  # partial timings, no score
+    PASSED = "PASSED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildReport:
+    """What the compiler said of one build (one set of -D flags) of a candidate."""
+
+    name: str  # the defines that tell this build from the others, "HEAD_DIM=64 CAUSAL=1"
+    kernels: tuple["KernelResources", ...]
+    advisories: tuple[str, ...]  # ptxas's warnings: "wgmma … serialized" foretells a collapse
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelResources:
+    """Per thread and per block use of one kernel, from ptxas."""
+
+    kernel: str
+    registers: int
+    spill_store_bytes: int
+    spill_load_bytes: int
+    stack_bytes: int
+    shared_bytes: int  # static only; dynamic shared memory is the manifest's
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioCheck:
+    """The gate's verdict on one scenario with one distribution of inputs. Errors are against the fp32 reference."""
+
+    scenario: str
+    distribution: str
+    stage: str  # "correctness", "timed" or "audit"
+    input_seed: int  # drawn per evaluation, published afterwards
+    passed: bool
+    reason: str  # "" where passed
+    max_error: float | None  # None where the output is not finite
+    max_error_bound: float
+    relative_rms_error: float | None
+    relative_rms_bound: float
+    mean_error: float | None
+    mean_error_bound: float
+    lse_max_error: float | None
+    lse_max_bound: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScenarioTiming:
+    """One scenario timed beside the baseline, interleaved, every call on fresh inputs."""
+
+    scenario: str
+    candidate_ms: tuple[float, ...]  # every timed call
+    baseline_ms: tuple[float, ...]
+    candidate_median_ms: float
+    baseline_median_ms: float
+    speedup: float  # baseline_median_ms / candidate_median_ms
+    speedup_low: float  # 95 % bootstrap interval of that ratio
+    speedup_high: float
+    tflops: float  # of the candidate
+    baseline_difference_max: float  # |candidate − baseline| on the timed inputs, where both were kept
+    baseline_difference_rms: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """What an evaluation's numbers depend on besides the source."""
+
+    backend: str  # cuda | host
+    device: str  # the GPU's name, or the processor's
+    driver: str
+    compiler: str  # "NVRTC 13.0", "g++ 12.2.0"
+    baseline: str
+    baseline_version: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """The record of one candidate on one suite. Fields that a status does not reach are empty.
+
+    Raises ValueError where the fields contradict the status: a score without a pass, a pass without one.
+    """
+
+    key: str  # identifies what was measured: source, contract, flags, compiler, suite, baseline, device
+    source_sha256: str
+    suite: str
+    status: Status
+    reason: str  # why it is not PASSED, in words that a model can use; "" where it is
+    environment: Environment
+    builds: tuple[BuildReport, ...] = ()
+    checks: tuple[ScenarioCheck, ...] = ()
+    timings: tuple[ScenarioTiming, ...] = ()
+    geomean: float | None = None
+    compile_s: float = 0.0
+    check_s: float = 0.0
+    time_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.status is Status.PASSED) != (self.geomean is not None):
+            raise ValueError(f"evaluation: {self.status} with geomean {self.geomean}")
+        if self.timings and self.status not in (Status.PASSED, Status.STOPPED_EARLY):
+            raise ValueError(f"evaluation: {self.status} has no timings to keep")
+        if (self.status is Status.PASSED) != (self.reason == ""):
+            raise ValueError(f"evaluation: {self.status} with the reason {self.reason!r}")
+
+    @property
+    def speedups(self) -> dict[str, float]:
+        """Scenario name to speedup; empty unless PASSED."""
+        if self.status is not Status.PASSED:
+            return {}
+        return {timing.scenario: timing.speedup for timing in self.timings}
+
+    @property
+    def worst(self) -> ScenarioTiming | None:
+        """The scenario with the least speedup; None unless PASSED."""
+        if self.status is not Status.PASSED:
+            return None
+        return min(self.timings, key=lambda timing: timing.speedup)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; `from_json` gives the equal record back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Evaluation":
+        """The evaluation that `to_json` wrote. Raises KeyError, TypeError or ValueError for anything else."""
+        fields = dict(record)
+        fields["status"] = Status(fields["status"])
+        fields["environment"] = Environment(**fields["environment"])
+        fields["builds"] = tuple(_build_report(build) for build in fields["builds"])
+        fields["checks"] = tuple(ScenarioCheck(**check) for check in fields["checks"])
+        fields["timings"] = tuple(_timing(timing) for timing in fields["timings"])
+        return cls(**fields)
+
+
+def _build_report(record: Mapping[str, Any]) -> BuildReport:
+    kernels = tuple(KernelResources(**kernel) for kernel in record["kernels"])
+    return BuildReport(name=record["name"], kernels=kernels, advisories=tuple(record["advisories"]))
+
+
+def _timing(record: Mapping[str, Any]) -> ScenarioTiming:
+    samples = {name: tuple(record[name]) for name in ("candidate_ms", "baseline_ms")}
+    return ScenarioTiming(**{**record, **samples})

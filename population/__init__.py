@@ -1,0 +1,1 @@
+"""Individuals, their lineage, and the files that outlast a run."""

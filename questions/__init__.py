@@ -1,0 +1,1 @@
+"""The questions, and which of them to ask when."""
