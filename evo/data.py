@@ -1,0 +1,26 @@
+"""Where conf/ and kernels/ lie: inside the wheel once installed, at the top of a checkout before that."""
+
+from pathlib import Path
+
+_PACKAGED = Path(__file__).parent / "_data"
+_CHECKOUT = Path(__file__).parent.parent
+
+
+def data_folder() -> Path:
+    """The folder that holds conf/ and kernels/."""
+    return _PACKAGED if _PACKAGED.is_dir() else _CHECKOUT
+
+
+def conf_folder() -> Path:
+    """The Hydra configuration, as an absolute path (a relative one breaks console scripts)."""
+    return data_folder() / "conf"
+
+
+def include_folder() -> Path:
+    """The folder of the contract's header, attention.cuh."""
+    return data_folder() / "kernels" / "include"
+
+
+def seed_folder() -> Path:
+    """The shipped seed kernels."""
+    return data_folder() / "kernels" / "seed"

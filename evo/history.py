@@ -1,0 +1,130 @@
+"""What was tried so far and what came of it: the memory that prompts and the sampler's moments are made from."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from typing import Any
+
+from fitness.evaluation import Evaluation, Status
+from population.individual import Individual
+
+
+class Outcome(StrEnum):
+    """What a question led to, before any measuring."""
+
+    CHILD = "child"  # a new candidate
+    DUPLICATE = "duplicate"  # the text of an individual that was judged before
+    NO_CHANGE = "no_change"  # the parent again
+    UNREADABLE = "unreadable"  # the reply could not be read, twice
+    UNANSWERED = "unanswered"  # the answerer failed for this one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attempt:
+    """One question put to one or two parents."""
+
+    number: int
+    generation: int
+    operator: str
+    parent_ids: tuple[str, ...]
+    question_id: str
+    layer: str
+    moment: str
+    style: str
+    hint: str  # the words that were asked
+    outcome: Outcome
+    detail: str  # why there is no child; else the reply's own word on its change
+    claim: str  # what the reply declared: limit, done, or nothing
+    child_id: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; `from_json` gives the equal record back."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Attempt":
+        """The attempt that `to_json` wrote."""
+        fields = {**record, "parent_ids": tuple(record["parent_ids"]), "outcome": Outcome(record["outcome"])}
+        return cls(**fields)
+
+
+class History:
+    """Individuals, their evaluations and the attempts that led to them, in the order of their numbers."""
+
+    def __init__(self) -> None:
+        self._individuals: dict[str, Individual] = {}
+        self._evaluations: dict[str, Evaluation] = {}
+        self._attempts: list[Attempt] = []
+        self._by_parent: dict[str, list[Attempt]] = {}
+
+    def add_individual(self, individual: Individual) -> None:
+        """Remember a candidate, judged or not yet."""
+        self._individuals[individual.id] = individual
+
+    def add_attempt(self, attempt: Attempt) -> None:
+        """Remember an attempt; they come in the order of their numbers."""
+        self._attempts.append(attempt)
+        for parent_id in attempt.parent_ids:
+            self._by_parent.setdefault(parent_id, []).append(attempt)
+
+    def add_evaluation(self, individual_id: str, evaluation: Evaluation) -> None:
+        """Remember what was measured of an individual."""
+        self._evaluations[individual_id] = evaluation
+
+    def knows(self, individual_id: str) -> bool:
+        """Whether a candidate of this very text was there before."""
+        return individual_id in self._individuals
+
+    def individual(self, individual_id: str) -> Individual:
+        """The individual of an id. Raises KeyError."""
+        return self._individuals[individual_id]
+
+    def evaluation(self, individual_id: str) -> Evaluation | None:
+        """What was measured of an individual, or None."""
+        return self._evaluations.get(individual_id)
+
+    def geomean(self, individual_id: str) -> float:
+        """An individual's geometric mean speedup; 0.0 where it failed or was not judged."""
+        evaluation = self._evaluations.get(individual_id)
+        return 0.0 if evaluation is None or evaluation.geomean is None else evaluation.geomean
+
+    def speedups(self, individual_id: str) -> Mapping[str, float]:
+        """Speedup by scenario, in the suite's order; empty unless PASSED."""
+        evaluation = self._evaluations.get(individual_id)
+        return {} if evaluation is None else evaluation.speedups
+
+    def gain(self, attempt: Attempt) -> float | None:
+        """The child's geomean over its best parent's; None without a child that passed."""
+        if attempt.child_id is None:
+            return None
+        child, parent = self.geomean(attempt.child_id), max(map(self.geomean, attempt.parent_ids))
+        return child / parent if child > 0.0 and parent > 0.0 else None
+
+    def attempts(self) -> Iterator[Attempt]:
+        """All attempts, oldest first."""
+        return iter(self._attempts)
+
+    def line(self, individual_id: str) -> list[Individual]:
+        """The individual and its first parents back to the seed, the individual first."""
+        line = [self._individuals[individual_id]]
+        while line[-1].parent_ids:
+            line.append(self._individuals[line[-1].parent_ids[0]])
+        return line
+
+    def lineage_attempts(self, individual_id: str) -> list[Attempt]:
+        """The attempts on an individual and on its line of first parents, oldest first."""
+        found = {
+            attempt.number: attempt
+            for ancestor in self.line(individual_id)
+            for attempt in self._by_parent.get(ancestor.id, [])
+        }
+        return [found[number] for number in sorted(found)]
+
+
+def failures_by_status(evaluations: Iterable[Evaluation]) -> dict[Status, int]:
+    """How many evaluations ended in each status but PASSED, the most frequent first."""
+    counts: dict[Status, int] = {}
+    for evaluation in evaluations:
+        if evaluation.status is not Status.PASSED:
+            counts[evaluation.status] = counts.get(evaluation.status, 0) + 1
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

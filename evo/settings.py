@@ -1,0 +1,174 @@
+"""From the words on a command line to a checked Config, or to one clear line about what is wrong with them."""
+
+import difflib
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, is_dataclass
+from typing import Any, cast
+
+from hydra import compose, initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from evo.config import AnswererKind, BackendKind, Config
+from evo.data import conf_folder
+
+HYDRA_VERSION = "1.3"  # the version of Hydra whose defaults we rely on
+
+
+class ConfigError(Exception):
+    """The command line or a configuration file asks for something that cannot be."""
+
+
+def register_schema() -> None:
+    """Tell Hydra the types; conf/config.yaml names them first in its defaults."""
+    ConfigStore.instance().store(name="schema", node=Config)
+
+
+def compose_config(overrides: Sequence[str]) -> Config:
+    """The configuration that the overrides make, checked. Raises ConfigError."""
+    register_schema()
+    for override in parse_overrides(overrides):
+        _check_key(override)
+    try:
+        with initialize_config_dir(config_dir=str(conf_folder()), version_base=HYDRA_VERSION):
+            composed = compose(config_name="config", overrides=list(overrides))
+        return to_config(composed)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_one_line(error)) from error
+
+
+def to_config(composed: DictConfig) -> Config:
+    """Plain dataclasses from Hydra's configuration, checked. Raises ConfigError."""
+    try:
+        config = cast(Config, OmegaConf.to_object(composed))
+    except OmegaConfBaseException as error:
+        raise ConfigError(_one_line(error)) from error
+    check_config(config)
+    return config
+
+
+def parse_overrides(overrides: Sequence[str]) -> list[Override]:
+    """The overrides as Hydra reads them. Raises ConfigError."""
+    try:
+        return OverridesParser.create().parse_overrides(list(overrides))
+    except HydraException as error:
+        raise ConfigError(f"{_one_line(error)}; quote values that hold = # ~ , or (, as in 'name=\"a=b\"'") from error
+
+
+def each_variant(overrides: Sequence[str]) -> Iterator[list[str]]:
+    """For a sweep: override lists that together name every swept value at least once, to be checked beforehand."""
+    choices: list[list[str]] = []
+    for override in parse_overrides(overrides):
+        if override.is_sweep_override():
+            key = override.get_key_element()
+            choices.append([f"{key}={value}" for value in override.sweep_string_iterator()])
+        else:
+            choices.append([str(override.input_line)])
+    for row in range(max((len(values) for values in choices), default=1)):
+        yield [values[min(row, len(values) - 1)] for values in choices]
+
+
+def check_config(config: Config) -> None:
+    """Raise ConfigError for a value out of range: which option, what came, what was expected."""
+    for key, value in _walk(config, ""):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{key}={value}: expected a finite number")
+    evolution, stop, selection = config.evolution, config.stop, config.selection
+    at_least: list[tuple[str, float | None, float]] = [
+        ("evolution.mu", evolution.mu, 1),
+        ("evolution.lambda_", evolution.lambda_, 1),
+        ("evolution.elites", evolution.elites, 0),
+        ("evolution.hall_of_fame", evolution.hall_of_fame, 1),
+        ("evolution.keep_checkpoints", evolution.keep_checkpoints, 1),
+        ("evolution.crossover_probability", evolution.crossover_probability, 0),
+        ("selection.tournament_size", selection.tournament_size, 1),
+        ("stop.target_geomean", stop.target_geomean, 0),
+        ("stop.evaluations", stop.evaluations, 1),
+        ("stop.generations", stop.generations, 0),
+        ("stop.wall_time_s", stop.wall_time_s, 0),
+        ("stop.spend_usd", stop.spend_usd, 0),
+        ("stop.stall_evaluations", stop.stall_evaluations, 1),
+        ("stop.barren_generations", stop.barren_generations, 1),
+        ("backend.device", config.backend.device, 0),
+        ("backend.threads", config.backend.threads, 1),
+        ("backend.compile_processes", config.backend.compile_processes, 0),
+        ("backend.compile_timeout_s", config.backend.compile_timeout_s, 1),
+        ("judge.repeats", config.judge.repeats, 1),
+        ("judge.warmups", config.judge.warmups, 0),
+        ("judge.call_timeout_s", config.judge.call_timeout_s, 0.1),
+        ("answerer.max_tokens", config.answerer.max_tokens, 1),
+        ("answerer.timeout_s", config.answerer.timeout_s, 1),
+        ("answerer.max_retries", config.answerer.max_retries, 0),
+        ("answerer.concurrency", config.answerer.concurrency, 1),
+        ("style.budget_tokens", config.style.budget_tokens, 1000),
+        ("questions.stall_after", config.questions.stall_after, 1),
+        ("questions.noise", config.questions.noise, 0),
+        ("questions.big_win", config.questions.big_win, 1),
+        ("rng_seed", config.rng_seed, 0),
+    ]
+    for key, number, least in at_least:
+        if number is not None and number < least:
+            raise ConfigError(f"{key}={number}: expected at least {least:g}")
+    if evolution.crossover_probability > 1:
+        raise ConfigError(f"evolution.crossover_probability={evolution.crossover_probability}: expected at most 1")
+    needed = [
+        ("backend.table", config.backend.kind is BackendKind.recorded, config.backend.table),
+        ("answerer.model", config.answerer.kind is AnswererKind.openai, config.answerer.model),
+        ("answerer.replay_from", config.answerer.kind is AnswererKind.replay, config.answerer.replay_from),
+    ]
+    for key, applies, value in needed:
+        if applies and not value:
+            raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    if not config.seeds:
+        raise ConfigError("seeds=[]: expected at least one seed kernel, as in seeds=[tiled]")
+    if config.name is not None and (config.name in ("", ".", "..", "None") or "/" in config.name):
+        raise ConfigError(f"name={config.name!r}: expected a folder's name, without a slash; null names it by the time")
+
+
+def _check_key(override: Override) -> None:
+    key = str(override.key_or_group)
+    if key == "hydra" or key.startswith(("hydra.", "hydra/")) or override.is_force_add():
+        return
+    known = option_names()
+    if key not in known:
+        near = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+        hint = f"did you mean {near[0]}?" if near else "`evo evolve --cfg job` lists them"
+        raise ConfigError(f"{key} is no option; {hint}")
+    group = conf_folder() / key
+    if group.is_dir() and not override.is_sweep_override():
+        choices = sorted(path.stem for path in group.glob("*.yaml"))
+        chosen = override.value()
+        if str(chosen) not in choices:
+            near = difflib.get_close_matches(str(chosen), choices, n=1, cutoff=0.5)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ConfigError(f"{key}={chosen}: {hint}there is {', '.join(choices)}")
+
+
+def option_names() -> list[str]:
+    """Every key that the command line knows, groups among them."""
+    groups = [path.name for path in conf_folder().iterdir() if path.is_dir()]
+    return [*groups, *(key for key, _ in _walk(Config(), ""))]
+
+
+def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
+    for item in fields(node):
+        key, value = f"{prefix}{item.name}", getattr(node, item.name)
+        yield key, value
+        if is_dataclass(value):
+            yield from _walk(value, f"{key}.")
+
+
+def _one_line(error: Exception) -> str:
+    """What Hydra or OmegaConf said, in one line, with the key that it is about."""
+    said: BaseException = error.__cause__ if isinstance(error.__cause__, OmegaConfBaseException) else error
+    lines = [line.strip() for line in str(said).splitlines() if line.strip()]
+    key = getattr(said, "full_key", None)
+    line = lines[0] if lines else type(said).__name__
+    if line.startswith("Ambiguous value"):
+        line += "; to sweep over the values, add -m"
+    return f"{key}: {line}" if key and key not in line else line

@@ -1,0 +1,74 @@
+"""When a search ends: budgets, targets, and interruptions, each with a reason that can be checked."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from evo.config import StopConfig
+
+
+class StopSearch(Exception):
+    """Ends the search in order; `reason` goes into result.json."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class Interrupted(StopSearch):
+    """Ends the search because a signal asked for it."""
+
+    def __init__(self, signal_name: str, exit_code: int) -> None:
+        super().__init__(f"interrupted by {signal_name}")
+        self.exit_code = exit_code
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """How far a run has come, all its parts together."""
+
+    generation: int
+    evaluations: int
+    evaluations_since_best: int
+    best_geomean: float
+    barren_generations: int
+    elapsed_s: float
+    spend_usd: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One stop condition: it holds once `value` of the standing reaches `limit`."""
+
+    text: str
+    limit: float | None
+    value: Callable[[Standing], float]
+
+    def reason(self, standing: Standing) -> str | None:
+        """Why the search ends, or None."""
+        if self.limit is None or self.value(standing) < self.limit:
+            return None
+        return f"{self.text} reached: {self.value(standing):.6g} of {self.limit:.6g}"
+
+
+def conditions(limits: StopConfig) -> tuple[Condition, ...]:
+    """The configured conditions, the goal first."""
+    return (
+        Condition(text="target geomean", limit=limits.target_geomean, value=lambda s: s.best_geomean),
+        Condition(text="evaluation budget", limit=limits.evaluations, value=lambda s: s.evaluations),
+        Condition(text="generation budget", limit=limits.generations, value=lambda s: s.generation),
+        Condition(text="time budget (s)", limit=limits.wall_time_s, value=lambda s: s.elapsed_s),
+        Condition(text="spend budget (USD)", limit=limits.spend_usd, value=lambda s: s.spend_usd),
+        Condition(text="stall limit", limit=limits.stall_evaluations, value=lambda s: s.evaluations_since_best),
+        Condition(
+            text="generations without a new candidate",
+            limit=limits.barren_generations,
+            value=lambda s: s.barren_generations,
+        ),
+    )
+
+
+def check(standing: Standing, limits: StopConfig) -> None:
+    """Raise StopSearch for the first condition that holds."""
+    for condition in conditions(limits):
+        if (reason := condition.reason(standing)) is not None:
+            raise StopSearch(reason)
