@@ -2,6 +2,12 @@
 
 from dataclasses import dataclass
 
+from evo.config import AnswererKind, BackendKind, BaselineKind, Config
+from evo.suites import load_suite, to_suite
+from fitness.faults import EnvironmentFault
+from fitness.probe import Gpu, Machine
+from fitness.scenario import Suite
+
 
 @dataclass(frozen=True, kw_only=True)
 class Choice:
@@ -10,3 +16,83 @@ class Choice:
     what: str
     value: str
     why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settled:
+    """The configuration's open points, settled. `gpu` is None unless the backend is cuda."""
+
+    backend: BackendKind
+    baseline: BaselineKind
+    suite: Suite
+    gpu: Gpu | None
+    choices: tuple[Choice, ...]
+
+
+def settle(config: Config, machine: Machine) -> Settled:
+    """Decide what the configuration leaves to us. Raises EnvironmentFault where what it asks for is not here."""
+    backend, gpu, backend_choice = _backend(config, machine)
+    baseline, baseline_choice = _baseline(config.baseline.kind, gpu)
+    suite, suite_choice = _suite(config, gpu)
+    choices = (backend_choice, baseline_choice, suite_choice, _answerer(config), _style(config))
+    return Settled(backend=backend, baseline=baseline, suite=suite, gpu=gpu, choices=choices)
+
+
+def _backend(config: Config, machine: Machine) -> tuple[BackendKind, Gpu | None, Choice]:
+    kind = config.backend.kind
+    asked = "as configured"
+    if kind is BackendKind.recorded:
+        return kind, None, Choice(what="backend", value=f"recorded ({config.backend.table})", why=asked)
+    if kind is BackendKind.auto:
+        kind = BackendKind.cuda if machine.gpus else BackendKind.host
+        asked = "a GPU was found" if machine.gpus else machine.gpu_trouble or "no GPU was found"
+    if kind is BackendKind.host:
+        value = f"host ({machine.processor}, {config.backend.threads} thread{'s'[: config.backend.threads > 1]})"
+        return kind, None, Choice(what="backend", value=value, why=f"{asked}; every figure is the processor's")
+    gpu = _gpu(config.backend.device, machine)
+    return kind, gpu, Choice(what="backend", value=f"cuda ({gpu.name}, {gpu.arch}, device {gpu.index})", why=asked)
+
+
+def _gpu(index: int, machine: Machine) -> Gpu:
+    if not machine.gpus:
+        raise EnvironmentFault(
+            f"backend=cuda: {machine.gpu_trouble or 'no GPU was found'}; use backend=host, or ask `evo doctor`"
+        )
+    if index >= len(machine.gpus):
+        raise EnvironmentFault(f"backend.device={index}: {len(machine.gpus)} GPU(s) are visible, counted from 0")
+    return machine.gpus[index]
+
+
+def _baseline(kind: BaselineKind, gpu: Gpu | None) -> tuple[BaselineKind, Choice]:
+    if kind is not BaselineKind.auto:
+        return kind, Choice(what="baseline", value=kind.value, why="as configured")
+    if gpu is None:
+        why = "the default on a processor: torch's own attention, on the same threads"
+        return BaselineKind.sdpa, Choice(what="baseline", value="sdpa", why=why)
+    if gpu.capability[0] == 9:
+        return BaselineKind.fa3, Choice(what="baseline", value="fa3", why="the default on sm_90")
+    return BaselineKind.sdpa, Choice(what="baseline", value="sdpa", why=f"the default on {gpu.arch}")
+
+
+def _suite(config: Config, gpu: Gpu | None) -> tuple[Suite, Choice]:
+    if config.suite.name != "auto":
+        suite, why = to_suite(config.suite), "as configured"
+    elif gpu is None:
+        suite, why = load_suite("smoke"), "the default on a processor"
+    else:
+        suite, why = load_suite("core26"), "the default on a GPU"
+    return suite, Choice(what="suite", value=f"{suite.name} ({len(suite.scenarios)} scenarios)", why=why)
+
+
+def _answerer(config: Config) -> Choice:
+    if config.answerer.kind is AnswererKind.offline:
+        why = "no language model: a question is answered by turning knobs of its layer"
+        return Choice(what="answerer", value="offline", why=why)
+    value = config.answerer.kind.value + (f" ({config.answerer.model})" if config.answerer.model else "")
+    return Choice(what="answerer", value=value, why="as configured")
+
+
+def _style(config: Config) -> Choice:
+    offline = config.answerer.kind is AnswererKind.offline
+    why = "phrasing has no effect by construction: the answerer is offline" if offline else "as configured"
+    return Choice(what="style", value=config.style.kind.value, why=why)

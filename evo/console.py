@@ -18,7 +18,7 @@ from fitness.evaluation import Evaluation, Status
 
 @dataclass(kw_only=True)
 class RunConsole:
-    """Tells one run's story, as a live line on a terminal and as plain lines elsewhere. Tells nothing to the archive."""
+    """Tells one run's story: as a live line on a terminal, as plain lines elsewhere."""
 
     console: Console
     budget: int | None  # evaluations, where the run has such a limit

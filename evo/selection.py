@@ -35,7 +35,7 @@ class Tournament:
 
 
 class ScenarioFitness(base.Fitness):  # type: ignore[misc]  # DEAP publishes no types
-    """The speedups per scenario as objectives. DEAP wants the number of weights in the class; it is set per instance."""
+    """The speedups per scenario as objectives, as many weights as there are of them."""
 
     weights: tuple[float, ...] = (1.0,)
 

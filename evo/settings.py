@@ -155,8 +155,8 @@ def option_names() -> list[str]:
     return [*groups, *(key for key, _ in _walk(Config(), ""))]
 
 
-def _walk(node: Any, prefix: str) -> Iterator[tuple[str, Any]]:
-    for item in fields(node):
+def _walk(node: object, prefix: str) -> Iterator[tuple[str, Any]]:
+    for item in fields(cast(Any, node)):
         key, value = f"{prefix}{item.name}", getattr(node, item.name)
         yield key, value
         if is_dataclass(value):

@@ -58,6 +58,8 @@ class ScenarioCheck:
     mean_error_bound: float
     lse_max_error: float | None
     lse_max_bound: float
+    row_error: float | None = None  # relative RMS of the output row that stands worst to its bound
+    row_error_bound: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

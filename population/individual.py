@@ -1,8 +1,17 @@
 """An individual: one kernel in the population, where it came from, and its fitness."""
 
-from dataclasses import dataclass, field
+import hashlib
+import math
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 from deap import base
+
+# A backslash that blanks follow is no line continuation to every compiler, so those blanks stay.
+_TRAILING_BLANKS = re.compile(r"(?<![\\ \t\r])[ \t\r]+$", re.MULTILINE)
+_LINE_END = re.compile(r"\r+(?=\n|\Z)")
 
 
 class KernelFitness(base.Fitness):  # type: ignore[misc]  # DEAP publishes no types
@@ -27,3 +36,90 @@ class Individual:
     parent_ids: tuple[str, ...] = ()
     question_id: str | None = None
     fitness: KernelFitness = field(default_factory=KernelFitness, compare=False, repr=False)
+
+    @classmethod
+    def from_source(
+        cls,
+        source: str,
+        *,
+        birth: int,
+        generation: int,
+        operator: str,
+        parent_ids: tuple[str, ...] = (),
+        question_id: str | None = None,
+    ) -> "Individual":
+        """A new individual with the id of `source`, the normalised source, and an empty fitness."""
+        return cls(
+            id=individual_id(source),
+            source=normalise(source),
+            birth=birth,
+            generation=generation,
+            operator=operator,
+            parent_ids=parent_ids,
+            question_id=question_id,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types; `from_json` gives the equal individual back, its fitness to the last bit."""
+        record: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        return record | {"parent_ids": list(self.parent_ids), "fitness": list(self.fitness.values)}
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> "Individual":
+        """The individual that `to_json` wrote, an empty fitness still empty.
+
+        Raises ValueError for missing or unknown fields, an id that is not the source's, and a fitness that is not
+        one finite number.
+        """
+        expected = {each.name for each in fields(cls)}
+        if set(record) != expected:
+            odd = ", ".join(sorted(set(record) ^ expected))
+            raise ValueError(f"individual: missing or unknown: {odd}; expected {', '.join(sorted(expected))}")
+        if record["id"] != individual_id(record["source"]):
+            raise ValueError(f"individual {record['id']}: its source has the id {individual_id(record['source'])}")
+        fitness = record["fitness"]
+        plain = {name: value for name, value in record.items() if name != "fitness"}
+        individual = cls(**{**plain, "parent_ids": tuple(record["parent_ids"])})
+        if len(fitness) > 1 or None in fitness:
+            raise ValueError(f"individual {individual.id}: fitness {fitness!r}; expected [] or one number")
+        if fitness:
+            set_fitness(individual, fitness[0])
+        return individual
+
+
+def normalise(source: str) -> str:
+    """The source with LF line ends, no blanks at the ends of lines, and exactly one newline at the end.
+
+    Nothing else changes, so two kernels that a compiler could tell apart stay apart (a raw string literal alone could
+    tell trailing blanks). Idempotent.
+    """
+    return _TRAILING_BLANKS.sub("", _LINE_END.sub("", source)).rstrip("\n") + "\n"
+
+
+def individual_id(source: str) -> str:
+    """ "k" and the first 12 hex digits of the SHA-256 of the normalised source.
+
+    Raises UnicodeEncodeError where the source holds a lone surrogate.
+    """
+    return "k" + hashlib.sha256(normalise(source).encode("utf-8")).hexdigest()[:12]
+
+
+def similar(one: Individual, other: Individual) -> bool:
+    """Whether both are the same kernel: what DEAP's HallOfFame takes as `similar`."""
+    return one.id == other.id
+
+
+def set_fitness(individual: Individual, value: float | None) -> None:
+    """Writes the geometric mean speedup into the individual's DEAP fitness, 0.0 for a failure (None).
+
+    Raises ValueError for what is no finite number of at least 0: NaN would win every DEAP tournament.
+    """
+    number = 0.0 if value is None else value
+    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
+        raise ValueError(f"fitness of {individual.id}: {value!r}; expected a finite speedup of at least 0, or None")
+    individual.fitness.values = (float(number),)
+
+
+def evaluated(individuals: Iterable[Individual]) -> list[Individual]:
+    """Those with a fitness, in the same order: all that selection, statistics and a hall of fame may see."""
+    return [individual for individual in individuals if individual.fitness.valid]

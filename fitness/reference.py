@@ -1,0 +1,107 @@
+"""What attention of given inputs should be: in float32, and as plain PyTorch computes it in the element type.
+
+The second is the yardstick of the gate: its distance from the first says how much error the element type brings.
+Both come from one pass over chunks of the score matrix, so that memory stays bounded at any length.
+"""
+
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+
+from fitness.scenario import Scenario
+
+CPU_CHUNK_BYTES = 2 << 20  # of float32 scores alive at a time; a few temporaries of that size stand beside them
+GPU_CHUNK_BYTES = 512 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reference:
+    """The expected results; a row that sees no key has zeros in both o and -inf in lse."""
+
+    o: torch.Tensor  # float32 [batch, seqlen_q, heads, head_dim]
+    lse: torch.Tensor  # float32 [batch, heads, seqlen_q], natural logarithm
+    low_precision_o: torch.Tensor  # as o, in the element type: scores, probabilities and result each rounded to it
+
+
+def compute_reference(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scenario: Scenario, *, chunk_bytes: int | None = None
+) -> Reference:
+    """The attention of q, k and v, on their device, in both precisions.
+
+    q `[batch, seqlen_q, heads, head_dim]`, k and v `[batch, seqlen_k, kv_heads, head_dim]`, in the element type.
+    `chunk_bytes` bounds the float32 scores alive at a time; left out, it follows the kind of device.
+    """
+    budget = chunk_bytes or (CPU_CHUNK_BYTES if q.device.type == "cpu" else GPU_CHUNK_BYTES)
+    # Each (batch, kv head) is a unit: its group of query heads shares its keys, which are never repeated.
+    group = scenario.heads // scenario.kv_heads
+    units, row_bytes = scenario.batch * scenario.kv_heads, 4 * group * scenario.seqlen_k
+    q_units = q.unflatten(2, (scenario.kv_heads, group)).permute(0, 2, 3, 1, 4).flatten(0, 1)
+    k_units, v_units = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (k, v))
+    o = torch.zeros_like(q_units, dtype=torch.float32)
+    low = torch.zeros_like(q_units)
+    lse = torch.full(q_units.shape[:-1], -torch.inf, device=q.device)
+    rows = max(1, min(scenario.seqlen_q, budget // row_bytes))
+    units_at_once = max(1, budget // (row_bytes * rows))
+    with _full_float32():
+        for unit in range(0, units, units_at_once):
+            some = slice(unit, unit + units_at_once)
+            keys, values = k_units[some].float(), v_units[some].float()
+            for first_row in range(0, scenario.seqlen_q, rows):
+                block = slice(first_row, first_row + rows)
+                _attend(
+                    q_units[some, :, block], keys, values, first_row, scenario,
+                    o[some, :, block], low[some, :, block], lse[some, :, block],
+                )  # fmt: skip
+    shape = (scenario.batch, scenario.kv_heads)
+    o, low = (tensor.unflatten(0, shape).permute(0, 3, 1, 2, 4).flatten(2, 3) for tensor in (o, low))
+    return Reference(o=o, lse=lse.unflatten(0, shape).flatten(1, 2), low_precision_o=low)
+
+
+def _attend(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, first_row: int, scenario: Scenario,
+    o: torch.Tensor, low: torch.Tensor, lse: torch.Tensor,
+) -> None:  # fmt: skip
+    """Fill o, low and lse for one block of rows; q `[units, group, rows, head_dim]`, k and v float32."""
+    group, rows = q.shape[1:3]
+    offset = scenario.seqlen_k - scenario.seqlen_q
+    seen = min(scenario.seqlen_k, first_row + rows + offset) if scenario.causal else scenario.seqlen_k
+    if seen <= 0:
+        return  # no row of the block sees a key: the zeros and -inf that stand there are right
+    k, v = k[:, :seen], v[:, :seen]
+    scaled_q = q.flatten(1, 2).float().mul_(1.0 / math.sqrt(scenario.head_dim))
+    scores = torch.bmm(scaled_q, k.mT).unflatten(1, (group, rows))
+    if scenario.causal:
+        last_key = torch.arange(first_row, first_row + rows, device=q.device) + offset
+        hidden = torch.arange(seen, device=q.device) > last_key[:, None]
+        scores.masked_fill_(hidden, -torch.inf)
+    low_scores = scores.to(low.dtype)
+    lse.copy_(torch.logsumexp(scores, -1))
+    blind = lse == -torch.inf
+    weights = scores.sub_(lse.masked_fill(blind, 0.0)[..., None]).exp_()
+    o.copy_(torch.bmm(weights.flatten(1, 2), v).unflatten(1, (group, rows)))
+    low_weights = torch.softmax(low_scores, -1).masked_fill_(blind[..., None], 0.0)
+    low.copy_(_low_product(low_weights.flatten(1, 2), v).unflatten(1, (group, rows)))
+
+
+def _low_product(weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+    """weights · v as hardware multiplies in the element type: exact products, float32 sums.
+
+    Processors without such units take a hundred times as long in the element type, for the same sums.
+    """
+    if weights.device.type == "cpu":
+        return torch.bmm(weights.float(), v)
+    return torch.bmm(weights, v.to(weights.dtype))
+
+
+@contextmanager
+def _full_float32() -> Iterator[None]:
+    """TF32 off: with it the reference would be a candidate itself."""
+    allowed = torch.backends.cuda.matmul.allow_tf32
+    torch.backends.cuda.matmul.allow_tf32 = False
+    try:
+        yield
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = allowed

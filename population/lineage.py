@@ -1,0 +1,98 @@
+"""Who descends from whom, and what became of a kernel's lines on the way. Pure: it reads ids and texts."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+
+class Lineage:
+    """The family tree of a run, from (id, parent ids) in the order of birth.
+
+    Every method raises KeyError for an id that is not listed.
+    """
+
+    def __init__(self, births: Iterable[tuple[str, Sequence[str]]]) -> None:
+        """Raises ValueError where an id is listed twice, or a parent is not listed before its child."""
+        self._parents: dict[str, tuple[str, ...]] = {}
+        self._children: dict[str, list[str]] = {}
+        for child, parents in births:
+            if child in self._parents:
+                raise ValueError(f"lineage: {child} is listed twice; expected each individual once")
+            for parent in dict.fromkeys(parents):
+                if parent not in self._parents:
+                    raise ValueError(f"lineage: {parent}, parent of {child}, is not listed before it")
+                self._children[parent].append(child)
+            self._parents[child] = tuple(parents)
+            self._children[child] = []
+
+    def ancestors(self, individual_id: str) -> tuple[str, ...]:
+        """Parents first, then theirs, and so on; each once."""
+        return _reachable(individual_id, self._parents)
+
+    def descendants(self, individual_id: str) -> tuple[str, ...]:
+        """Children first, then theirs, and so on; each once."""
+        return _reachable(individual_id, self._children)
+
+    def line(self, individual_id: str) -> tuple[str, ...]:
+        """From the seed to the individual, both included, along first parents."""
+        line = [individual_id]
+        while parents := self._parents[line[-1]]:
+            line.append(parents[0])
+        return tuple(reversed(line))
+
+    def depth(self, individual_id: str) -> int:
+        """How many births lie between the seed and the individual along first parents; 0 for a seed."""
+        return len(self.line(individual_id)) - 1
+
+    def siblings(self, individual_id: str) -> tuple[str, ...]:
+        """The others that share a parent with it, each once: by parent, then in the order of birth."""
+        children = [child for parent in self._parents[individual_id] for child in self._children[parent]]
+        return tuple(dict.fromkeys(child for child in children if child != individual_id))
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReaddedLines:
+    """How many lines a child added, and how many of those its line had held and deleted before."""
+
+    added: int
+    readded: int
+
+    @property
+    def share(self) -> float | None:
+        """readded / added; None where nothing was added."""
+        return self.readded / self.added if self.added else None
+
+
+def readded_share(line_sources: Sequence[str]) -> ReaddedLines:
+    """The lines that the last source adds to the one before it, and which of them were deleted earlier on the line.
+
+    `line_sources` run from the seed to the child. Lines are compared byte for byte and counted as often as they occur;
+    one that only moved is neither added nor deleted; blank ones do not count. Sum both counts over all children for a
+    run's share: EvoTrace (arXiv 2605.20086) found about 30 % in searches like this one. Raises ValueError for no source.
+    """
+    if not line_sources:
+        raise ValueError("readded_share: no source; expected those from the seed to the child")
+    lines = [_lines(source) for source in line_sources]
+    if len(lines) == 1:
+        return ReaddedLines(added=0, readded=0)
+    deleted: set[str] = set()
+    for parent, child in zip(lines[:-2], lines[1:-1], strict=True):
+        deleted |= (parent - child).keys()
+    added = lines[-1] - lines[-2]
+    readded = sum(count for line, count in added.items() if line in deleted)
+    return ReaddedLines(added=added.total(), readded=readded)
+
+
+def _lines(source: str) -> Counter[str]:
+    return Counter(line for line in source.split("\n") if line.strip())
+
+
+def _reachable(start: str, edges: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Breadth first, without `start`, each once."""
+    found = dict.fromkeys(edges[start])
+    ring = list(found)
+    while ring:
+        further = dict.fromkeys(one for each in ring for one in edges[each] if one not in found)
+        found |= further
+        ring = list(further)
+    return tuple(found)
