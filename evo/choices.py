@@ -26,6 +26,7 @@ class Settled:
     baseline: BaselineKind
     suite: Suite
     gpu: Gpu | None
+    device: str  # the GPU's name, or the processor's
     choices: tuple[Choice, ...]
 
 
@@ -35,7 +36,8 @@ def settle(config: Config, machine: Machine) -> Settled:
     baseline, baseline_choice = _baseline(config.baseline.kind, gpu)
     suite, suite_choice = _suite(config, gpu)
     choices = (backend_choice, baseline_choice, suite_choice, _answerer(config), _style(config))
-    return Settled(backend=backend, baseline=baseline, suite=suite, gpu=gpu, choices=choices)
+    device = gpu.name if gpu else machine.processor
+    return Settled(backend=backend, baseline=baseline, suite=suite, gpu=gpu, device=device, choices=choices)
 
 
 def _backend(config: Config, machine: Machine) -> tuple[BackendKind, Gpu | None, Choice]:

@@ -1,7 +1,8 @@
 """What a person sees of a run: its choices first, then how it goes, then a table that agrees with result.json."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +13,7 @@ from rich.text import Text
 
 from evo.choices import Choice
 from evo.history import Attempt, Outcome
-from evo.stop import Standing
+from evo.tracking import Tracker
 from fitness.evaluation import Evaluation, Status
 
 
@@ -23,37 +24,39 @@ class RunConsole:
     console: Console
     budget: int | None  # evaluations, where the run has such a limit
     _failures: Counter[str] = field(default_factory=Counter)
-    _progress: Progress | None = None
-    _task: TaskID | None = None
+    _live: "_Live | None" = None
 
     def head(self, choices: Sequence[Choice], folder: str) -> None:
         """Say what was chosen and why, before anything is measured."""
-        grid = Table.grid(padding=(0, 2))
-        for choice in choices:
-            grid.add_row(Text(choice.what, style="bold"), Text(choice.value), Text(choice.why, style="dim"))
-        grid.add_row(Text("run", style="bold"), Text(folder), "")
-        self.console.print(grid)
+        self.console.print(head_grid(choices, [("run", folder)]))
 
-    def start(self) -> None:
-        """Begin the live line, on a terminal."""
-        if self.console.is_terminal:
-            self._progress = Progress(
-                BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn(), console=self.console
-            )
-            self._task = self._progress.add_task("evaluating the seed", total=self.budget)
-            self._progress.start()
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Within it, a terminal shows a live line."""
+        if not self.console.is_terminal:
+            yield
+            return
+        columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=self.console) as progress:
+            self._live = _Live(progress=progress, task=progress.add_task("evaluating the seed", total=self.budget))
+            try:
+                yield
+            finally:
+                self._live = None
 
-    def judged(self, name: str, evaluation: Evaluation, standing: Standing) -> None:
+    def judged(self, name: str, evaluation: Evaluation, tracker: Tracker) -> None:
         """A candidate was judged."""
         if evaluation.status is not Status.PASSED:
             self._failures[evaluation.status] += 1
         verdict = str(evaluation.status) if evaluation.geomean is None else f"{evaluation.geomean:.4f} ×"
         reason = f"  {evaluation.reason.splitlines()[0]}" if evaluation.reason else ""
         self._say(f"{name}  {verdict}{reason}")
-        self._update(standing)
+        self._update(tracker)
 
     def childless(self, attempt: Attempt) -> None:
-        """A question led to no new candidate."""
+        """A question was asked; tell where it led to no new candidate."""
+        if attempt.outcome is Outcome.CHILD:
+            return
         self._failures[attempt.outcome] += 1
         if attempt.outcome is not Outcome.DUPLICATE:
             self._say(f"mutation {attempt.number}: {attempt.outcome}: {attempt.detail}")
@@ -62,25 +65,45 @@ class RunConsole:
         """One line for the user."""
         self._say(text)
 
-    def stop(self) -> None:
-        """End the live line."""
-        if self._progress is not None:
-            self._progress.stop()
-            self._progress = None
+    def farewell(self, result: Mapping[str, Any], best: Evaluation | None, folder: str, *, resumable: bool) -> None:
+        """The outcome, scenario by scenario and in one line; how to go on where the run was interrupted."""
+        if best is not None:
+            self.console.print(evaluation_table(best))
+        for line in result_lines(result):
+            self._say(line)
+        self._say(f"result: {folder}/result.json")
+        if resumable:
+            self._say(f"nothing is lost; go on with: evo evolve resume={folder}")
 
-    def _update(self, standing: Standing) -> None:
+    def _update(self, tracker: Tracker) -> None:
         failures = ", ".join(f"{count} {kind}" for kind, count in self._failures.most_common()) or "none"
         line = (
-            f"best {standing.best_geomean:.4f} ×  evaluations {standing.evaluations}  generation {standing.generation}"
-            f"  failures: {failures}  spend {standing.spend_usd:.2f} USD"
+            f"best {tracker.best_geomean:.4f} ×  evaluations {tracker.evaluations}"
+            f"  failures: {failures}  spend {tracker.spend_usd():.2f} USD"
         )
-        if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, completed=standing.evaluations, description=line)
+        if self._live is not None:
+            self._live.progress.update(self._live.task, completed=tracker.evaluations, description=line)
         else:
             self._say(f"    {line}")
 
     def _say(self, line: str) -> None:
         self.console.print(Text(line), soft_wrap=True)
+
+
+def head_grid(choices: Sequence[Choice], further: Sequence[tuple[str, str]]) -> Table:
+    """What was chosen and why, then further pairs of name and value."""
+    grid = Table.grid(padding=(0, 2))
+    for choice in choices:
+        grid.add_row(Text(choice.what, style="bold"), Text(choice.value), Text(choice.why, style="dim"))
+    for what, value in further:
+        grid.add_row(Text(what, style="bold"), Text(value), "")
+    return grid
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Live:
+    progress: Progress
+    task: TaskID
 
 
 def evaluation_table(evaluation: Evaluation) -> Table:
@@ -101,7 +124,7 @@ def evaluation_table(evaluation: Evaluation) -> Table:
     return table
 
 
-def result_lines(result: dict[str, Any]) -> list[str]:
+def result_lines(result: Mapping[str, Any]) -> list[str]:
     """The last words of a run, out of its result.json."""
     seed, best = result["seed"], result["best"]
     lines = [f"stopped: {result['stop_reason']}"]

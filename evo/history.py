@@ -1,11 +1,12 @@
 """What was tried so far and what came of it: the memory that prompts and the sampler's moments are made from."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from itertools import takewhile
 from typing import Any
 
-from fitness.evaluation import Evaluation, Status
+from fitness.evaluation import Evaluation
 from population.individual import Individual
 
 
@@ -100,9 +101,10 @@ class History:
         child, parent = self.geomean(attempt.child_id), max(map(self.geomean, attempt.parent_ids))
         return child / parent if child > 0.0 and parent > 0.0 else None
 
-    def attempts(self) -> Iterator[Attempt]:
-        """All attempts, oldest first."""
-        return iter(self._attempts)
+    def attempts_of(self, generation: int) -> list[Attempt]:
+        """The attempts of one generation, oldest first."""
+        newest_first = takewhile(lambda attempt: attempt.generation >= generation, reversed(self._attempts))
+        return [attempt for attempt in newest_first if attempt.generation == generation][::-1]
 
     def line(self, individual_id: str) -> list[Individual]:
         """The individual and its first parents back to the seed, the individual first."""
@@ -119,12 +121,3 @@ class History:
             for attempt in self._by_parent.get(ancestor.id, [])
         }
         return [found[number] for number in sorted(found)]
-
-
-def failures_by_status(evaluations: Iterable[Evaluation]) -> dict[Status, int]:
-    """How many evaluations ended in each status but PASSED, the most frequent first."""
-    counts: dict[Status, int] = {}
-    for evaluation in evaluations:
-        if evaluation.status is not Status.PASSED:
-            counts[evaluation.status] = counts.get(evaluation.status, 0) + 1
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from deap import base, tools
 
+from evo.selection import viable
 from evo.stop import StopSearch
 from population.individual import Individual
 
@@ -21,8 +22,8 @@ class State:
     barren_generations: int = 0  # in a row, without a single new candidate
 
 
-def evolve(state: State, toolbox: base.Toolbox) -> str:
-    """Run until a stop condition holds, and say which.
+def evolve(state: State, toolbox: base.Toolbox) -> StopSearch:
+    """Run until a stop condition holds, and return it.
 
     The toolbox knows how each step is done: `stop`, `sow`, `select_parents`, `vary`, `evaluate`, `select_survivors`,
     `record`, `checkpoint`. Any of them may end the search in mid-generation by raising StopSearch; that generation is
@@ -41,12 +42,12 @@ def evolve(state: State, toolbox: base.Toolbox) -> str:
             state.barren_generations = 0 if offspring else state.barren_generations + 1
             adopt(state, toolbox, offspring)
     except StopSearch as stop:
-        return stop.reason
+        return stop
 
 
 def adopt(state: State, toolbox: base.Toolbox, newcomers: Sequence[Individual]) -> None:
     """Let judged newcomers compete with the population, then write down how things stand."""
     state.population = toolbox.select_survivors([*state.population, *newcomers])
-    state.hall_of_fame.update(newcomers)
+    state.hall_of_fame.update(viable(newcomers))
     toolbox.record(state, newcomers)
     toolbox.checkpoint(state)

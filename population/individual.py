@@ -69,7 +69,7 @@ class Individual:
         """The individual that `to_json` wrote, an empty fitness still empty.
 
         Raises ValueError for missing or unknown fields, an id that is not the source's, and a fitness that is not
-        one finite number.
+        one finite number; TypeError for fields of another type.
         """
         expected = {each.name for each in fields(cls)}
         if set(record) != expected:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 class Lineage:
@@ -68,7 +69,8 @@ def readded_share(line_sources: Sequence[str]) -> ReaddedLines:
 
     `line_sources` run from the seed to the child. Lines are compared byte for byte and counted as often as they occur;
     one that only moved is neither added nor deleted; blank ones do not count. Sum both counts over all children for a
-    run's share: EvoTrace (arXiv 2605.20086) found about 30 % in searches like this one. Raises ValueError for no source.
+    run's share: EvoTrace (arXiv 2605.20086) found about 30 % in searches like this one.
+    Raises ValueError where there is no source.
     """
     if not line_sources:
         raise ValueError("readded_share: no source; expected those from the seed to the child")
@@ -76,7 +78,7 @@ def readded_share(line_sources: Sequence[str]) -> ReaddedLines:
     if len(lines) == 1:
         return ReaddedLines(added=0, readded=0)
     deleted: set[str] = set()
-    for parent, child in zip(lines[:-2], lines[1:-1], strict=True):
+    for parent, child in pairwise(lines[:-1]):
         deleted |= (parent - child).keys()
     added = lines[-1] - lines[-2]
     readded = sum(count for line, count in added.items() if line in deleted)

@@ -1,6 +1,5 @@
 """The folder of a run: where each of its files lies, how a new one is made, how an old one is recognised."""
 
-import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -79,8 +78,8 @@ def create_run_folder(root: Path, name: str) -> RunFolder:
 
     Raises RunFolderError for a name that is no plain folder name, and where `root` cannot be written.
     """
-    if not name.strip() or name != Path(name).name or "\0" in name:
-        raise RunFolderError(f"run name {name!r}: expected the name of a folder, without '/', such as 'first-try'")
+    if not name.strip() or name.startswith(".") or "/" in name or "\0" in name:
+        raise RunFolderError(f"run name {name!r}: expected a folder's name without '/' or a dot in front: 'first-try'")
     try:
         root.mkdir(parents=True, exist_ok=True)
         run = RunFolder(_claim(root, name))
@@ -105,11 +104,12 @@ def open_run_folder(path: Path) -> RunFolder:
 
 def _claim(root: Path, name: str) -> Path:
     """mkdir decides between processes that ask for the same name at the same time."""
-    for number in itertools.count(1):
-        path = root / (name if number == 1 else f"{name}-{number}")
+    path, number = root / name, 1
+    while True:
         try:
             path.mkdir()
         except FileExistsError:
-            continue
-        return path
-    raise AssertionError("itertools.count never ends")
+            number += 1
+            path = root / f"{name}-{number}"
+        else:
+            return path

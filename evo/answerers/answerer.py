@@ -33,6 +33,7 @@ class Reply:
     model: str  # the model's name, or "offline"
     finish_reason: str = "stop"  # "length" where it was cut off
     usage: Usage = field(default_factory=Usage)
+    used_tools: bool = False  # whether whoever answered could open files or run code, by its user's word
 
 
 class Answerer(Protocol):

@@ -1,0 +1,178 @@
+"""OpenAI's protocols on the wire: the bodies of requests, and what servers answer, of which nothing is believed."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+
+from evo.answerers.answerer import Reply, Usage
+from evo.answerers.budget import Price
+from evo.prompt import estimate_tokens
+
+_LENGTH_REASONS: Final = frozenset({"length", "max_tokens", "max_output_tokens"})
+
+
+class Api(StrEnum):
+    """The protocol that is spoken."""
+
+    CHAT = "chat"
+    RESPONSES = "responses"
+
+    @property
+    def path(self) -> str:
+        """Relative to the base URL."""
+        return "/chat/completions" if self is Api.CHAT else "/responses"
+
+    @property
+    def limit_names(self) -> tuple[str, ...]:
+        """The names under which servers take the reply's length limit, the one to try first ahead."""
+        return ("max_tokens", "max_completion_tokens") if self is Api.CHAT else ("max_output_tokens",)
+
+
+class MalformedResponse(Exception):
+    """The server's answer is no completion."""
+
+
+class ErrorResponse(Exception):
+    """An error came with the status of a success; `status` is the one that it names, if any."""
+
+    def __init__(self, message: str, *, status: int | None) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What is asked of the server besides the prompt; None leaves it to the server."""
+
+    model: str
+    max_tokens: int
+    temperature: float | None = None
+    top_p: float | None = None
+    rng_seed: int | None = None
+
+    def optional(self, api: Api, rejected: Collection[str]) -> dict[str, Any]:
+        """The parameters that a server may reject, less those that it did."""
+        limit = next((name for name in api.limit_names if name not in rejected), None)
+        wishes: dict[str, Any] = {"temperature": self.temperature, "top_p": self.top_p}
+        if api is Api.CHAT:
+            wishes["seed"] = self.rng_seed
+        if limit:
+            wishes[limit] = self.max_tokens
+        return {name: wish for name, wish in wishes.items() if wish is not None and name not in rejected}
+
+
+def request_body(api: Api, prompt: str, wishes: Wishes, rejected: Collection[str]) -> dict[str, Any]:
+    """The JSON body that asks for one reply. `n` is never sent: one question, one reply."""
+    text = _encodable(prompt)
+    said = {"messages": [{"role": "user", "content": text}]} if api is Api.CHAT else {"input": text}
+    return {"model": wishes.model, **said, **wishes.optional(api, rejected)}
+
+
+def read_response(api: Api, response: object, *, prompt: str, model: str, price: Price) -> Reply:
+    """The reply in a server's response. Raises MalformedResponse where there is none, ErrorResponse for an error.
+
+    Text in a reasoning field counts where the content is empty. Where the server does not say what it used, or says
+    zero, bytes / 3 stands in and the usage is marked as estimated.
+    """
+    if not isinstance(response, Mapping):
+        raise MalformedResponse(f"expected a JSON object, got {str(response)[:200]!r}")
+    if response.get("error"):
+        raise _error(response["error"])
+    said = _chat(response) if api is Api.CHAT else _responses(response)
+    usage = _usage(response.get("usage"), prompt, said, price)
+    named = response.get("model")
+    return Reply(
+        text=_encodable(said.text),
+        model=_encodable(named) if isinstance(named, str) and named else model,
+        finish_reason=said.finish_reason,
+        usage=usage,
+    )
+
+
+def _error(error: object) -> ErrorResponse:
+    code = error.get("code") if isinstance(error, Mapping) else None
+    return ErrorResponse(f"an error in place of a completion: {error}", status=code if type(code) is int else None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Said:
+    text: str
+    reasoning: str
+    finish_reason: str
+
+
+def _chat(response: Mapping[str, Any]) -> _Said:
+    choices = response.get("choices")
+    if not (isinstance(choices, list) and choices and isinstance(choices[0], Mapping)):
+        raise MalformedResponse("the response has no choices")
+    choice = choices[0]
+    message = choice.get("message")
+    if not isinstance(message, Mapping):
+        raise MalformedResponse("the first choice has no message")
+    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    content, refusal = _text(message.get("content")), _text(message.get("refusal"))
+    reason = choice.get("finish_reason")
+    if refusal and not content:
+        return _Said(text=refusal, reasoning=reasoning, finish_reason="refusal")
+    return _Said(text=content or reasoning, reasoning=reasoning if content else "", finish_reason=_finish(reason))
+
+
+def _responses(response: Mapping[str, Any]) -> _Said:
+    output = response.get("output")
+    if not isinstance(output, list):
+        raise MalformedResponse("the response has no output")
+    items = [item for item in output if isinstance(item, Mapping)]
+    parts = [part for item in items if item.get("type") == "message" for part in _parts(item.get("content"))]
+    refusal = "".join(_text(part.get("refusal")) for part in parts)
+    text = "".join(_text(part.get("text")) for part in parts)
+    reasoning = "".join(_text(item.get("summary")) for item in items if item.get("type") == "reasoning")
+    details = response.get("incomplete_details")
+    reason = details.get("reason") if response.get("status") == "incomplete" and isinstance(details, Mapping) else None
+    if refusal and not text:
+        return _Said(text=refusal, reasoning=reasoning, finish_reason="refusal")
+    return _Said(text=text or reasoning, reasoning=reasoning if text else "", finish_reason=_finish(reason))
+
+
+def _finish(reason: object) -> str:
+    if not isinstance(reason, str) or not reason:
+        return "stop"
+    return "length" if reason in _LENGTH_REASONS else _encodable(reason)
+
+
+def _text(content: object) -> str:
+    """The text of a field that holds a string, null, or a list of typed parts."""
+    if isinstance(content, str):
+        return content
+    return "".join(part["text"] for part in _parts(content) if isinstance(part.get("text"), str))
+
+
+def _parts(content: object) -> list[Mapping[str, Any]]:
+    return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
+
+
+def _usage(usage: object, prompt: str, said: _Said, price: Price) -> Usage:
+    fields = usage if isinstance(usage, Mapping) else {}
+    prompt_tokens = _count(fields, "prompt_tokens", "input_tokens")
+    completion_tokens = _count(fields, "completion_tokens", "output_tokens")
+    written = estimate_tokens(said.text + said.reasoning)
+    estimated = not prompt_tokens or (not completion_tokens and written > 0)
+    prompt_tokens = prompt_tokens or estimate_tokens(prompt)
+    completion_tokens = completion_tokens or written
+    return Usage(
+        prompt_tokens=prompt_tokens,
+        completion_tokens=completion_tokens,
+        cost_usd=price.cost_usd(prompt_tokens=prompt_tokens, completion_tokens=completion_tokens),
+        estimated=estimated,
+    )
+
+
+def _count(fields: Mapping[str, Any], *names: str) -> int:
+    """The first of the counts that is a positive whole number; 0 where none is."""
+    counts = (fields.get(name) for name in names)
+    return next((count for count in counts if type(count) is int and count > 0), 0)
+
+
+def _encodable(text: str) -> str:
+    """The text with a question mark for each lone surrogate: JSON can carry them, files cannot."""
+    return text.encode("utf-8", "replace").decode()

@@ -1,0 +1,42 @@
+"""Where foreseen errors end: one line, and an exit code that says whose fault it is."""
+
+import logging
+from collections.abc import Callable
+
+from rich.console import Console
+
+from evo.answerers.answerer import AnswererError
+from evo.prompt import PromptError
+from evo.settings import ConfigError
+from evo.stop import Interrupted
+from fitness.faults import EnvironmentFault
+from population.faults import RunFault
+from questions.entry import BankError
+from questions.sampler import NoQuestionError
+
+BAD_ENVIRONMENT = 2
+_INTERRUPTED = 130  # 128 + SIGINT
+
+_FORESEEN = (AnswererError, BankError, ConfigError, EnvironmentFault, NoQuestionError, PromptError, RunFault)
+
+logger = logging.getLogger(__name__)
+
+
+def guarded(command: Callable[[], int], errors: Console) -> int:
+    """The command's exit code, or that of the error that ended it: 2 for what the environment or its user got wrong."""
+    try:
+        return command()
+    except _FORESEEN as error:
+        logger.error("ended by %s", error, exc_info=error)
+        complain(errors, str(error))
+        return BAD_ENVIRONMENT
+    except Interrupted as stop:
+        complain(errors, f"{stop.reason}, before a candidate was measured")
+        return stop.exit_code
+    except KeyboardInterrupt:
+        return _INTERRUPTED
+
+
+def complain(errors: Console, message: str) -> None:
+    """One line about what is wrong."""
+    errors.print(f"evo: {' '.join(message.split())}", markup=False, highlight=False, soft_wrap=True)

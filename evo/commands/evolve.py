@@ -1,0 +1,146 @@
+"""`evo evolve`: a search, a sweep of searches, or the rest of one that was interrupted."""
+
+import sys
+import time
+import uuid
+from collections.abc import Sequence
+from pathlib import Path
+
+import hydra
+import yaml
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig
+from rich.console import Console
+
+from evo.commands.errors import guarded
+from evo.data import conf_folder
+from evo.run import run_search
+from evo.settings import (
+    HYDRA_VERSION,
+    ConfigError,
+    compose_config,
+    each_variant,
+    parse_overrides,
+    register_schema,
+    to_config,
+)
+from fitness.probe import probe_machine
+from fitness.process import start_fork_server
+from fitness.worker import PRELOAD
+from population.atomic_file import parse_json, strict_json, write_atomically
+from population.run_folder import RunFolder, create_run_folder, open_run_folder
+
+EXIT_FILE = "exit.json"  # how a job ended: in a sweep it may have run in another process, or on another machine
+
+_SWEEP_FLAGS = ("-m", "--multirun")
+_SHOWING_FLAGS = ("--cfg", "--info", "--help", "-h", "--hydra-help")
+
+
+def evolve(arguments: Sequence[str], console: Console) -> int:
+    """Exit code 0 where something passed, 1 where nothing did, 2 for a bad environment, 128 + signal if interrupted.
+
+    A sweep's is the greatest of its jobs'. Raises ConfigError for a bad command line, before anything is started.
+    """
+    if any(word.split("=")[0] in _SHOWING_FLAGS for word in arguments):
+        _hand_to_hydra(arguments)
+        return 0
+    sweep = any(word in _SWEEP_FLAGS for word in arguments)
+    overrides = [word for word in arguments if word not in _SWEEP_FLAGS]
+    for word in overrides:
+        if word.startswith("-"):
+            raise ConfigError(f"{word} is no option of evolve; expected key=value, or -m for a sweep")
+    if not sweep and any(override.is_sweep_override() for override in parse_overrides(overrides)):
+        raise ConfigError("several values for one key: to sweep over them, add -m")
+    for variant in each_variant(overrides):
+        compose_config(variant)
+    return _sweep(overrides, console) if sweep else _single(overrides)
+
+
+def _single(overrides: list[str]) -> int:
+    config = compose_config(overrides)
+    if config.resume is None:
+        folder = create_run_folder(Path(config.runs), config.name or _name())
+    else:
+        folder = _run_to_resume(config.resume, Path(config.runs))
+        overrides = _merged(_earlier_overrides(folder), overrides)
+        compose_config(overrides)
+    _hand_to_hydra([*overrides, f"hydra.run.dir='{folder.path}'"])
+    return _exit_code(folder.path)
+
+
+def _sweep(overrides: list[str], console: Console) -> int:
+    config = compose_config(next(each_variant(overrides)))
+    if config.resume is not None:
+        raise ConfigError("resume=… goes on with one run; resume the jobs of a sweep one by one")
+    folder = create_run_folder(Path(config.runs), config.name or _name()).path
+    _hand_to_hydra(["-m", *overrides, f"hydra.sweep.dir='{folder}'"])
+    jobs = sorted((path.parent for path in folder.glob("*/.hydra")), key=lambda path: path.name.zfill(9))
+    for job in jobs:
+        console.print(f"{job}: exit code {_exit_code(job)}", markup=False, highlight=False, soft_wrap=True)
+    return max((_exit_code(job) for job in jobs), default=1)
+
+
+def _hand_to_hydra(arguments: Sequence[str]) -> None:
+    """Let Hydra run `job` once, or many times; it reads the process's arguments."""
+    register_schema()
+    start = hydra.main(config_path=str(conf_folder()), config_name="config", version_base=HYDRA_VERSION)(job)
+    before, sys.argv = sys.argv, ["evo evolve", *arguments]
+    try:
+        start()
+    finally:
+        sys.argv = before
+
+
+def job(composed: DictConfig) -> None:
+    """One run, in the folder that Hydra gives it. Its exit code goes into a file there."""
+    folder = RunFolder(Path(HydraConfig.get().runtime.output_dir))
+    code = guarded(lambda: _run(composed, folder), Console(stderr=True))
+    write_atomically(folder.path / EXIT_FILE, strict_json({"exit_code": code}) + "\n")
+
+
+def _run(composed: DictConfig, folder: RunFolder) -> int:
+    config = to_config(composed)
+    if config.resume is None and folder.archive.exists():
+        raise ConfigError(f"{folder.path} holds a run already; go on with it by resume={folder.path}")
+    (folder.path / EXIT_FILE).unlink(missing_ok=True)  # until this part of the run has ended
+    start_fork_server(PRELOAD)
+    return run_search(config, probe_machine(), folder, Console()).exit_code
+
+
+def _name() -> str:
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{uuid.uuid4().hex[:6]}"
+
+
+def _run_to_resume(name: str, runs: Path) -> RunFolder:
+    """The run of that path, or of that name among the runs. Raises RunFolderError."""
+    path = Path(name)
+    return open_run_folder(path if path.exists() or not (runs / name).exists() else runs / name)
+
+
+def _earlier_overrides(folder: RunFolder) -> list[str]:
+    path = folder.path / ".hydra" / "overrides.yaml"
+    try:
+        words = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"resume: {path} cannot be read ({error}); restore it from a copy") from error
+    return [str(word) for word in words or []]
+
+
+def _merged(earlier: Sequence[str], later: Sequence[str]) -> list[str]:
+    """The earlier overrides, except where a later one sets the same key."""
+    by_key = {_key(word): word for word in (*earlier, *later)}
+    return [word for key, word in by_key.items() if key not in ("name", "resume")] + [
+        word for word in later if _key(word) == "resume"
+    ]
+
+
+def _key(override: str) -> str:
+    return override.split("=", 1)[0].lstrip("+~")
+
+
+def _exit_code(folder: Path) -> int:
+    """How the job in a folder ended; 1 where it did not come to its end."""
+    try:
+        return int(parse_json((folder / EXIT_FILE).read_text(encoding="utf-8"))["exit_code"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 1

@@ -1,0 +1,94 @@
+"""`evo verify`: one kernel compiled, checked, timed and scored, by the same judge that a search uses."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evo.choices import settle
+from evo.console import evaluation_table, head_grid
+from evo.settings import ConfigError, compose_config
+from evo.workbench import open_evaluator
+from fitness.evaluation import Evaluation, ScenarioCheck, Status
+from fitness.probe import probe_machine
+from fitness.process import start_fork_server
+from fitness.worker import PRELOAD
+from population.atomic_file import strict_json
+
+VIABLE, NOT_VIABLE = 0, 1
+
+
+def verify(arguments: Sequence[str], console: Console) -> int:
+    """Exit code 0 for a kernel that is right on every scenario, 1 for one that is not.
+
+    Raises ConfigError for a bad command line, EnvironmentFault where this machine cannot judge it.
+    """
+    as_json = "--json" in arguments
+    words = [word for word in arguments if word != "--json"]
+    path = _kernel_path(words)
+    source = _read(path)
+    config = compose_config(words[1:])
+    start_fork_server(PRELOAD)
+    machine = probe_machine()
+    settled = settle(config, machine)
+    if not as_json:
+        console.print(head_grid(settled.choices[:3], [("kernel", str(path))]))
+    with open_evaluator(config, settled, machine, trusted=[source]) as evaluator:
+        [evaluation] = evaluator.evaluate_all([source])
+    if as_json:
+        console.print(strict_json(evaluation.to_json(), sort_keys=False, indent=2), markup=False, highlight=False)
+    else:
+        _show(evaluation, console)
+    return VIABLE if evaluation.status is Status.PASSED else NOT_VIABLE
+
+
+def _kernel_path(words: Sequence[str]) -> Path:
+    if not words or "=" in words[0] or words[0].startswith("-"):
+        raise ConfigError("verify: no kernel named; expected evo verify KERNEL.cu [key=value …] [--json]")
+    return Path(words[0])
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"verify: {path} cannot be read ({error}); expected the path of a .cu file") from error
+
+
+def _show(evaluation: Evaluation, console: Console) -> None:
+    if evaluation.checks:
+        console.print(_check_table(evaluation.checks))
+    if evaluation.timings:
+        console.print(evaluation_table(evaluation))
+    for build in evaluation.builds:
+        for advisory in build.advisories:
+            console.print(Text(f"{build.name}: {advisory}"), soft_wrap=True)
+    console.print(Text(f"{evaluation.status}{': ' if evaluation.reason else ''}{evaluation.reason}"), soft_wrap=True)
+
+
+def _check_table(checks: Sequence[ScenarioCheck]) -> Table:
+    """One row a scenario: its verdict, and how near the worst of its checks came to the bounds."""
+    table = Table(title="correctness, against the fp32 reference")
+    for column in ("scenario", "checks", "verdict", "max error / bound", "RMS error / bound", "lse error / bound"):
+        table.add_column(column, justify="left" if column == "scenario" else "right")
+    for name in dict.fromkeys(check.scenario for check in checks):
+        of_scenario = [check for check in checks if check.scenario == name]
+        passed = all(check.passed for check in of_scenario)
+        table.add_row(
+            name,
+            str(len(of_scenario)),
+            "right" if passed else "WRONG",
+            _nearest([(check.max_error, check.max_error_bound) for check in of_scenario]),
+            _nearest([(check.relative_rms_error, check.relative_rms_bound) for check in of_scenario]),
+            _nearest([(check.lse_max_error, check.lse_max_bound) for check in of_scenario]),
+        )
+    return table
+
+
+def _nearest(pairs: Sequence[tuple[float | None, float]]) -> str:
+    """The greatest error as a share of its bound; one that is not finite outweighs all."""
+    if any(error is None for error, _ in pairs):
+        return "not finite"
+    return f"{max(error / bound if bound else float(error > 0) for error, bound in pairs if error is not None):.2f}"

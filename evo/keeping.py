@@ -1,0 +1,131 @@
+"""Keeping a run: after every generation all that a resume needs, and the way back from it."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from deap import tools
+
+from evo.history import Attempt, History
+from evo.loop import State
+from fitness.evaluation import Evaluation
+from population.archive import Archive
+from population.atomic_file import parse_json, strict_json
+from population.checkpoint import (
+    Checkpoint,
+    Member,
+    load_newest,
+    rng_state_from_json,
+    rng_state_to_json,
+    save_checkpoint,
+)
+from population.faults import CheckpointError
+from population.individual import Individual, similar
+from population.records import EventRecord
+from population.run_folder import RunFolder
+from questions.bank import Bank
+from questions.sampler import QuestionSampler
+
+ATTEMPT_EVENT = "attempt"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeper:
+    """Writes checkpoints and the outcome of every question; reads both back on resume."""
+
+    run: RunFolder
+    archive: Archive
+    history: History
+    sampler: QuestionSampler
+    search_rng: random.Random  # decides on crossover; DEAP's operators draw from the global generator
+    keep: int
+    hall_of_fame_size: int
+    settings_fingerprint: str
+    elapsed_s: Callable[[], float]
+
+    def save(self, state: State) -> None:
+        """Keep the attempts that are not yet in the archive, then the checkpoint that counts on them."""
+        with self.archive.transaction():
+            for attempt in self.history.attempts_of(state.generation):
+                self.archive.record_event(EventRecord(kind=ATTEMPT_EVENT, record=strict_json(attempt.to_json())))
+        checkpoint = Checkpoint(
+            generation=state.generation,
+            population=tuple(Member.of(individual) for individual in state.population),
+            hall_of_fame=tuple(Member.of(individual) for individual in state.hall_of_fame),
+            logbook=tuple(dict(entry) for entry in state.logbook),
+            rng_states={"global": rng_state_to_json(random), "search": rng_state_to_json(self.search_rng)},
+            sampler=self.sampler.state(),
+            counters={
+                "next_birth": state.next_birth,
+                "barren_generations": state.barren_generations,
+                "elapsed_ms": round(1000 * self.elapsed_s()),
+            },
+            settings_fingerprint=self.settings_fingerprint,
+        )
+        save_checkpoint(self.run.checkpoints, checkpoint, keep=self.keep)
+
+    def fresh(self, rng_seed: int) -> State:
+        """The state of a search that has not begun; seeds the global generator, which DEAP's operators draw from."""
+        random.seed(f"{rng_seed}:selection")
+        return self._empty()
+
+    def _empty(self) -> State:
+        return State(hall_of_fame=tools.HallOfFame(self.hall_of_fame_size, similar=similar))
+
+    def restore(self, checkpoint: Checkpoint, bank: Bank) -> State:
+        """The state that was saved, with every generator where it stood and the history up to there."""
+        state = self._empty()
+        state.generation = checkpoint.generation
+        state.next_birth = checkpoint.counters["next_birth"]
+        state.barren_generations = checkpoint.counters["barren_generations"]
+        for entry in checkpoint.logbook:
+            state.logbook.record(**entry)
+        self._recall_history(state.next_birth)
+        state.population = [self._member(member) for member in checkpoint.population]
+        state.hall_of_fame.update([self._member(member) for member in checkpoint.hall_of_fame])
+        random.setstate(rng_state_from_json(checkpoint.rng_states["global"]))
+        self.search_rng.setstate(rng_state_from_json(checkpoint.rng_states["search"]))
+        self.sampler.restore(checkpoint.sampler, bank)
+        return state
+
+    def _recall_history(self, next_birth: int) -> None:
+        """What was known when the checkpoint was written; younger rows belong to a generation yet to be made again."""
+        for individual in self.archive.individuals():
+            if individual.birth < next_birth:
+                self.history.add_individual(individual)
+        for record in self.archive.evaluations():
+            if self.history.knows(record.individual_id):
+                self.history.add_evaluation(record.individual_id, Evaluation.from_json(parse_json(record.record)))
+        for attempt in recorded_attempts(self.archive):
+            if attempt.number < next_birth:
+                self.history.add_attempt(attempt)
+
+    def _member(self, member: Member) -> Individual:
+        individual = self.history.individual(member.id)
+        member.restore_fitness(individual)
+        return individual
+
+
+def recorded_attempts(archive: Archive) -> list[Attempt]:
+    """The attempts that an archive holds, by their numbers.
+
+    A generation that had to be made again is there twice, and may have gone otherwise: the later one counts.
+    """
+    records = (parse_json(event.record) for event in archive.events() if event.kind == ATTEMPT_EVENT)
+    by_number = {attempt.number: attempt for attempt in map(Attempt.from_json, records)}
+    return [by_number[number] for number in sorted(by_number)]
+
+
+def newest_checkpoint(run: RunFolder, fingerprint: str, note: Callable[[str], None]) -> Checkpoint | None:
+    """The newest whole checkpoint of a run, after telling of those that were passed over; None where there is none.
+
+    Raises CheckpointError where all are damaged, or it was written under other settings.
+    """
+    loaded = load_newest(run.checkpoints)
+    if loaded is None:
+        return None
+    for sentence in loaded.skipped:
+        note(f"passed over {sentence}")
+    if loaded.checkpoint.settings_fingerprint != fingerprint:
+        raise CheckpointError(f"{loaded.path}: written under other settings than this run's archive; restore a copy")
+    return loaded.checkpoint

@@ -1,0 +1,106 @@
+"""From what a search remembers to what the questions look at: the moment, the layers tried, the slots' values."""
+
+import math
+from collections.abc import Sequence
+
+from evo.history import Attempt, History, Outcome
+from fitness.evaluation import Evaluation, Status
+from population.individual import Individual
+from questions.history import NO_CANDIDATE
+from questions.history import Attempt as LineageAttempt
+from questions.history import History as LineageHistory
+from questions.question import Layer
+
+
+def lineage_history(history: History, parents: Sequence[Individual]) -> LineageHistory:
+    """The parents' line as the triggers read it: the attempts that made it, and those made on it since."""
+    line = history.line(parents[0].id)
+    attempts = line_attempts(history, parents[0])
+    return LineageHistory(
+        attempts=tuple(_lineage_attempt(history, attempt) for attempt in attempts),
+        start_geomean=history.geomean(line[-1].id) or None,
+        sources=tuple(individual.source for individual in reversed(line)),
+        parents=len(parents),
+    )
+
+
+def line_attempts(history: History, parent: Individual) -> list[Attempt]:
+    """The attempts that made the parent's line, and those made on the parent since; oldest first."""
+    made_line = {individual.id for individual in history.line(parent.id)}
+    return [
+        attempt
+        for attempt in history.lineage_attempts(parent.id)
+        if attempt.child_id in made_line or parent.id in attempt.parent_ids
+    ]
+
+
+def layers_tried(attempts: Sequence[Attempt], last: int = 2) -> tuple[Layer, ...]:
+    """The layers of the last attempts: where a stalled lineage need not be asked again."""
+    return tuple(dict.fromkeys(Layer(attempt.layer) for attempt in attempts[-last:]))
+
+
+def noise(evaluation: Evaluation) -> float:
+    """Half the 95 % interval of the geomean, as a share of it, from the scenarios' own intervals.
+
+    The geomean's logarithm is the mean of n independent logarithms, so its variance is their sum over n².
+    """
+    halves = [math.log(timing.speedup_high / timing.speedup_low) / 2 for timing in evaluation.timings]
+    return math.sqrt(sum(half * half for half in halves)) / len(halves) if halves else 0.0
+
+
+def slot_values(history: History, parent: Individual) -> dict[str, str]:
+    """What the parent's measurement can fill into a question; a slot without a value is left out."""
+    evaluation = history.evaluation(parent.id)
+    if evaluation is None or evaluation.worst is None:
+        return {}
+    best = max(evaluation.timings, key=lambda timing: timing.speedup)
+    values = {
+        "worst_scenario": evaluation.worst.scenario,
+        "worst_speedup": f"{evaluation.worst.speedup:.3f}",
+        "best_scenario": best.scenario,
+    }
+    kernels = [kernel for build in evaluation.builds for kernel in build.kernels]
+    advisories = [advisory for build in evaluation.builds for advisory in build.advisories]
+    spills = max((kernel.spill_store_bytes for kernel in kernels), default=0)
+    if kernels:
+        values["registers"] = str(max(kernel.registers for kernel in kernels))
+    if spills:
+        values["spills"] = str(spills)
+    if advisories:
+        values["advisory"] = advisories[0]
+    return values | _values_of_last_attempt(history, parent)
+
+
+def _values_of_last_attempt(history: History, parent: Individual) -> dict[str, str]:
+    attempts = line_attempts(history, parent)
+    if not attempts:
+        return {}
+    values = {}
+    gain = history.gain(attempts[-1])
+    if gain is not None:
+        values["gain"] = f"{gain:.2f}"
+    failure = why_it_failed(history, attempts[-1])
+    if failure:
+        values["failure"] = failure.splitlines()[0]
+    return values
+
+
+def why_it_failed(history: History, attempt: Attempt) -> str:
+    """The reason of an attempt that led to no PASSED child; "" where it passed or waits to be judged."""
+    if attempt.child_id is None:
+        return attempt.detail
+    evaluation = history.evaluation(attempt.child_id)
+    return "" if evaluation is None else evaluation.reason
+
+
+def _lineage_attempt(history: History, attempt: Attempt) -> LineageAttempt:
+    evaluation = history.evaluation(attempt.child_id) if attempt.child_id else None
+    if attempt.outcome is not Outcome.CHILD or evaluation is None:
+        return LineageAttempt(status=NO_CANDIDATE, claim=attempt.claim)
+    return LineageAttempt(
+        status=str(evaluation.status),
+        geomean=evaluation.geomean if evaluation.status is Status.PASSED else None,
+        parent_geomean=max(map(history.geomean, attempt.parent_ids)) or None,
+        noise=noise(evaluation),
+        claim=attempt.claim,
+    )

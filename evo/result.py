@@ -1,0 +1,90 @@
+"""result.json: the outcome of a run in one strict JSON object, worked out from the archive alone."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fitness.evaluation import Evaluation
+from population.archive_reader import ArchiveReader
+from population.atomic_file import parse_json, strict_json, write_atomically
+from population.run_folder import RunFolder
+
+SCHEMA = 1
+
+
+def build_result(
+    archive: ArchiveReader, *, settings: dict[str, Any], generations: int, stop_reason: str
+) -> dict[str, Any]:
+    """The result of a run. `settings` holds suite, style, answerer and rng_seed.
+
+    `seed` is the best of the seeds, `best` the best of all; both are None where nothing passed. `history` is the best
+    geometric mean after each evaluation, 0.0 until one passed.
+    """
+    births = {birth.id: birth.birth for birth in archive.births()}
+    evaluations = [(record.individual_id, record.record) for record in archive.evaluations()]
+    judged = [(name, Evaluation.from_json(parse_json(record))) for name, record in evaluations]
+    where = judged[0][1].environment if judged else None
+    return {
+        "schema": SCHEMA,
+        "backend": where and where.backend,
+        "device": where and where.device,
+        "baseline": where and {"name": where.baseline, "version": where.baseline_version},
+        **settings,
+        "generations": generations,
+        "evaluations": len(judged),
+        "stop_reason": stop_reason,
+        "seed": _seed(best_of([pair for pair in judged if births[pair[0]] < 0])),
+        "best": _best(best_of(judged)),
+        "history": list(_best_so_far(evaluation for _, evaluation in judged)),
+        "failures": _failures(evaluation for _, evaluation in judged),
+        "spend": archive.spend_so_far(),
+    }
+
+
+def best_of(judged: Sequence[tuple[str, Evaluation]]) -> tuple[str, Evaluation] | None:
+    """The individual with the greatest geomean, the earliest of equals; None where nothing passed."""
+    passed = [pair for pair in judged if pair[1].geomean is not None]
+    return max(passed, key=lambda pair: pair[1].geomean or 0.0, default=None)
+
+
+def evaluation_of(archive: ArchiveReader, individual_id: str) -> Evaluation | None:
+    """What an archive holds of an individual's measurement."""
+    recorded = archive.evaluation_json(individual_id)
+    return None if recorded is None else Evaluation.from_json(parse_json(recorded))
+
+
+def write_result(run: RunFolder, result: dict[str, Any]) -> None:
+    """Put result.json in place, whole or not at all."""
+    write_atomically(run.result, strict_json(result, sort_keys=False, indent=2) + "\n")
+
+
+def _seed(best: tuple[str, Evaluation] | None) -> dict[str, Any] | None:
+    return None if best is None else {"id": best[0], "geomean": best[1].geomean}
+
+
+def _best(best: tuple[str, Evaluation] | None) -> dict[str, Any] | None:
+    if best is None or best[1].worst is None:
+        return None
+    name, evaluation = best
+    worst = best[1].worst
+    return {
+        "id": name,
+        "geomean": evaluation.geomean,
+        "worst_scenario": worst.scenario,
+        "worst_speedup": worst.speedup,
+        "speedups": evaluation.speedups,
+    }
+
+
+def _best_so_far(evaluations: Iterator[Evaluation]) -> Iterator[float]:
+    best = 0.0
+    for evaluation in evaluations:
+        best = max(best, evaluation.geomean or 0.0)
+        yield best
+
+
+def _failures(evaluations: Iterator[Evaluation]) -> dict[str, int]:
+    counts: dict[str, int] = {}
+    for evaluation in evaluations:
+        if evaluation.geomean is None:
+            counts[str(evaluation.status)] = counts.get(str(evaluation.status), 0) + 1
+    return counts

@@ -1,0 +1,70 @@
+"""Which settings make a run the run that it is: written down at its start, compared at every resume."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from enum import Enum
+from hashlib import sha256
+from typing import Any
+
+from evo.choices import Settled
+from evo.config import Config
+from evo.settings import ConfigError
+from population.archive import Archive
+from population.atomic_file import parse_json, strict_json
+from population.records import EventRecord
+
+SETTINGS_EVENT = "settings"
+FREE_SETTINGS = (  # may change from one part of a run to the next; any other change makes another experiment
+    "name", "runs", "resume", "stop", "backend", "baseline", "suite", "evolution.keep_checkpoints",
+    "answerer.concurrency", "answerer.timeout_s", "answerer.max_retries", "answerer.api_key_env", "answerer.base_url",
+)  # fmt: skip
+
+
+def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
+    """The settings that must stay, flat, as JSON types; what was left to us stands in as it was settled."""
+    flat = dict(_flatten(asdict(config), ""))
+    kept = {key: value for key, value in flat.items() if not _is_free(key)}
+    scenarios = [scenario.to_json() for scenario in (*settled.suite.scenarios, *settled.suite.edges)]
+    return kept | {
+        "backend": settled.backend.value,
+        "device": settled.device,
+        "baseline": settled.baseline.value,
+        "suite": settled.suite.name,
+        "suite.scenarios": scenarios,
+    }
+
+
+def fingerprint(settings: Mapping[str, Any]) -> str:
+    """Equal for equal settings; stands in every checkpoint."""
+    return sha256(strict_json(settings).encode()).hexdigest()
+
+
+def require_same_settings(archive: Archive, settings: Mapping[str, Any]) -> None:
+    """Write the settings down at a run's start; later raise ConfigError that says which of them differ."""
+    events = [event for event in archive.events() if event.kind == SETTINGS_EVENT]
+    if not events:
+        archive.record_event(EventRecord(kind=SETTINGS_EVENT, key="run", record=strict_json(settings)))
+        return
+    before = parse_json(events[0].record)
+    differing = [
+        f"{key} was {before.get(key)!r}, now {settings.get(key)!r}"
+        for key in sorted({*before, *settings})
+        if before.get(key) != settings.get(key)
+    ]
+    if differing:
+        raise ConfigError(f"resume: this run began with other settings: {'; '.join(differing)}; start a new run")
+
+
+def _flatten(node: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
+    flat: list[tuple[str, Any]] = []
+    for name, value in node.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, Mapping):
+            flat += _flatten(value, f"{key}.")
+        else:
+            flat.append((key, value.value if isinstance(value, Enum) else value))
+    return flat
+
+
+def _is_free(key: str) -> bool:
+    return any(key == free or key.startswith(f"{free}.") for free in FREE_SETTINGS)

@@ -1,0 +1,235 @@
+"""Builds a search from its configuration: each step of the loop, with all that it works with."""
+
+import os
+import random
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from deap import base
+
+from evo.answerers.answerer import Answerer, Reply
+from evo.answerers.budget import Budget, Price
+from evo.answerers.offline import OfflineAnswerer
+from evo.answerers.openai import OpenAIAnswerer, OpenAISettings
+from evo.answerers.replay import ReplayAnswerer
+from evo.answerers.wire import Api
+from evo.asking import Asker, Phrasing
+from evo.choices import Settled
+from evo.config import AnswererKind, Config, SelectionKind
+from evo.console import RunConsole
+from evo.data import seed_folder
+from evo.history import History
+from evo.judging import EvaluatesAll, Judging
+from evo.keeping import Keeper
+from evo.loop import State
+from evo.mutation import Mutation, to_reply
+from evo.prompt import load_template
+from evo.selection import Lexicase, Selection, Tournament
+from evo.settings import ConfigError
+from evo.stop import StopSearch, check
+from evo.tracking import Tracker
+from fitness.evaluation import Evaluation
+from population.archive import Archive
+from population.archive_reader import read_archive
+from population.individual import Individual
+from population.run_folder import open_run_folder
+from questions.bank import Bank, load_bank, shipped_bank_path
+from questions.question import Style
+from questions.sampler import QuestionSampler, SamplingMode
+from questions.triggers import Thresholds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memory:
+    """What a run remembers, and its generators."""
+
+    archive: Archive
+    history: History
+    sampler: QuestionSampler
+    search_rng: random.Random
+    tracker: Tracker
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steps:
+    """The steps of the loop that are more than one call of a collaborator."""
+
+    config: Config
+    memory: Memory
+    selection: Selection
+    judging: Judging
+    console: RunConsole
+
+    def stop(self, state: State) -> None:
+        """Raise StopSearch where a condition holds."""
+        check(self.memory.tracker.standing(state), self.config.stop)
+
+    def sow(self) -> list[Individual]:
+        """The judged seed kernels. Raises StopSearch where none of them passes."""
+        seeds = [
+            Individual.from_source(source, birth=-1 - place, generation=0, operator="seed")
+            for place, source in enumerate(read_seeds(self.config.seeds))
+        ]
+        for seed in seeds:
+            self.memory.archive.record_individual(seed)
+            self.memory.history.add_individual(seed)
+        self.judging.evaluate(seeds)
+        if not any(seed.fitness.values[0] > 0.0 for seed in seeds):
+            evaluation = self.memory.history.evaluation(seeds[0].id)
+            why = f"{evaluation.status}: {evaluation.reason}" if evaluation else "not judged"
+            raise StopSearch(f"no seed passed, so there is nothing to ask about ({why})")
+        return seeds
+
+    def select_parents(self, population: Sequence[Individual]) -> list[tuple[Individual, ...]]:
+        """As many groups of one or two parents as children are wanted."""
+        groups: list[tuple[Individual, ...]] = []
+        for first in self.selection.parents(population, self.config.evolution.lambda_):
+            others = [individual for individual in population if individual.id != first.id]
+            crossed = self.memory.search_rng.random() < self.config.evolution.crossover_probability
+            groups.append((first, self.selection.parents(others, 1)[0]) if crossed and others else (first,))
+        return groups
+
+    def select_survivors(self, pool: Sequence[Individual]) -> list[Individual]:
+        """The next population."""
+        return self.selection.survivors(pool, self.config.evolution.mu)
+
+    def record(self, state: State, newcomers: Sequence[Individual]) -> None:
+        """Credit the generation's questions and add its figures to the logbook; only what passed has a speed."""
+        attempts = self.memory.history.attempts_of(state.generation)
+        self.judging.credit(attempts)
+        for attempt in attempts:
+            self.console.childless(attempt)
+        speeds = [individual.fitness.values[0] for individual in state.population]
+        state.logbook.record(
+            generation=state.generation,
+            asked=len(attempts),
+            new=len(newcomers),
+            passed=sum(1 for individual in newcomers if individual.fitness.values[0] > 0.0),
+            best=max(speeds),
+            mean=sum(speeds) / len(speeds),
+        )
+
+
+def build_toolbox(
+    config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole
+) -> base.Toolbox:
+    """The loop's steps, registered under the names that it calls them by. Raises ConfigError or AnswererError."""
+
+    def on_judged(individual: Individual, evaluation: Evaluation) -> None:
+        memory.tracker.judged(evaluation)
+        console.judged(individual.id, evaluation, memory.tracker)
+
+    judging = Judging(
+        evaluator=evaluator,
+        archive=memory.archive,
+        history=memory.history,
+        sampler=memory.sampler,
+        budget=config.stop.evaluations,
+        on_judged=on_judged,
+    )
+    phrasing = Phrasing(
+        style=Style(config.style.kind.value),
+        template=load_template(Path(config.style.template) if config.style.template else None),
+        budget_tokens=config.style.budget_tokens,
+        device=settled.device,
+        baseline=settled.baseline.value,
+    )
+    thresholds = Thresholds(
+        patience=config.questions.stall_after,
+        min_change=config.questions.noise,
+        big_win=config.questions.big_win,
+    )
+    mutation = Mutation(
+        asker=Asker(sampler=memory.sampler, phrasing=phrasing, history=memory.history, thresholds=thresholds),
+        answerer=build_answerer(config, spent_usd=memory.archive.spend_so_far()["cost_usd"]),
+        archive=memory.archive,
+        history=memory.history,
+        concurrency=config.answerer.concurrency,
+    )
+    steps = Steps(
+        config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console
+    )
+    toolbox = base.Toolbox()
+    toolbox.register("stop", steps.stop)
+    toolbox.register("sow", steps.sow)
+    toolbox.register("select_parents", steps.select_parents)
+    toolbox.register("vary", mutation.vary)
+    toolbox.register("evaluate", judging.evaluate)
+    toolbox.register("select_survivors", steps.select_survivors)
+    toolbox.register("record", steps.record)
+    toolbox.register("checkpoint", keeper.save)
+    return toolbox
+
+
+def build_bank(config: Config) -> Bank:
+    """The shipped questions and the user's own. Raises BankError."""
+    return load_bank([shipped_bank_path(), *(Path(name) for name in config.questions.files)])
+
+
+def build_sampler(config: Config, bank: Bank) -> QuestionSampler:
+    """The sampler with a generator of its own, seeded from rng_seed."""
+    return QuestionSampler(
+        bank,
+        named_rng(config.rng_seed, "questions"),
+        styles=(Style(config.style.kind.value),),
+        mode=SamplingMode(config.questions.sampling.value),
+    )
+
+
+def named_rng(rng_seed: int, name: str) -> random.Random:
+    """A generator of its own for each purpose, all from one number, so that none disturbs another."""
+    return random.Random(f"{rng_seed}:{name}")  # noqa: S311  # a search's choices are no secret
+
+
+def build_answerer(config: Config, *, spent_usd: float) -> Answerer:
+    """The configured answerer. Raises AnswererError where it cannot be asked, RunFolderError for a missing replay."""
+    answerer = config.answerer
+    if answerer.kind is AnswererKind.offline:
+        return OfflineAnswerer(rng_seed=config.rng_seed)
+    if answerer.kind is AnswererKind.replay:
+        return ReplayAnswerer(_recorded_replies(Path(answerer.replay_from or "")), origin=str(answerer.replay_from))
+    settings = OpenAISettings(
+        model=answerer.model or "",
+        base_url=answerer.base_url,
+        api_key_env=answerer.api_key_env,
+        api=Api(answerer.api.value),
+        max_tokens=answerer.max_tokens,
+        temperature=answerer.temperature,
+        rng_seed=config.rng_seed,
+        timeout_s=answerer.timeout_s,
+        max_retries=answerer.max_retries,
+        price=Price(
+            prompt_usd=answerer.usd_per_million_prompt_tokens,
+            completion_usd=answerer.usd_per_million_completion_tokens,
+        ),
+    )
+    budget = Budget(limit_usd=config.stop.spend_usd, spent_usd=spent_usd)
+    return OpenAIAnswerer(settings, environment=os.environ, budget=budget)
+
+
+def read_seeds(names: Sequence[str]) -> list[str]:
+    """The sources of seed kernels, by shipped name or by path. Raises ConfigError."""
+    return [_read_seed(name) for name in names]
+
+
+def _read_seed(name: str) -> str:
+    shipped = seed_folder() / f"{name}.cu"
+    path = shipped if shipped.is_file() else Path(name)
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        names = ", ".join(sorted(each.stem for each in seed_folder().glob("*.cu")))
+        raise ConfigError(f"seeds: {name!r} cannot be read ({error}); expected a .cu file or one of {names}") from error
+
+
+def _selection(config: Config, history: History) -> Selection:
+    if config.selection.kind is SelectionKind.lexicase:
+        return Lexicase(speedups=history.speedups, elites=config.evolution.elites)
+    return Tournament(size=config.selection.tournament_size)
+
+
+def _recorded_replies(folder: Path) -> Callable[[int, int], Reply | None]:
+    with read_archive(open_run_folder(folder)) as archive:
+        replies = {(record.number, record.attempt): to_reply(record) for record in archive.replies()}
+    return lambda number, attempt: replies.get((number, attempt))

@@ -1,0 +1,134 @@
+"""Builds what judges kernels here: compiler, worker and evaluator for the settled backend."""
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from fitness.backends.host_compiler import HostCompiler
+from fitness.backends.recorded import RecordedEvaluator
+
+from evo.choices import Settled
+from evo.config import BackendKind, Config
+from evo.data import include_folder, seed_folder
+from evo.judging import EvaluatesAll
+from fitness import worker as workers
+from fitness.build_cache import BuildCache
+from fitness.compiler import Compiler, NvrtcCompiler
+from fitness.evaluation import Environment
+from fitness.evaluator import Evaluator, Target
+from fitness.judge_settings import JudgeSettings
+from fitness.manifest import same_but_for_knobs
+from fitness.probe import Gpu, Machine
+from fitness.process_limits import ProcessLimits
+
+_GIB = 2**30
+_HOST_MEMORY = 8 * _GIB  # of address space beyond torch's own: the reference of a small suite, and the candidate
+_COMPILER_MEMORY = 4 * _GIB
+_CACHE_BYTES = 2 * _GIB
+_HOST_SM_COUNT = 1  # a processor has no multiprocessors; launch expressions may name them all the same
+_HOST_JUDGE = JudgeSettings(warmups=1, repeats=5, least_repeats=3, scenario_budget_s=2.0)
+_GPU_JUDGE = JudgeSettings(warmups=3, repeats=11, least_repeats=5, scenario_budget_s=2.0)
+
+
+@contextmanager
+def open_evaluator(
+    config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = ()
+) -> Iterator[EvaluatesAll]:
+    """The evaluator of the settled backend, its worker ended afterwards.
+
+    `trusted` sources may run natively on the host besides the shipped seeds. Raises EnvironmentFault, of which
+    BaselineUnavailableError is a kind, before anything is measured.
+    """
+    if settled.backend is BackendKind.recorded:
+        yield RecordedEvaluator(Path(config.backend.table or ""), suite=settled.suite.name)
+        return
+    with _open_worker(config, settled) as worker:
+        baseline = worker.baseline(settled.suite)
+        compiler = _compiler(config, settled)
+        environment = Environment(
+            backend=settled.backend.value,
+            device=settled.device,
+            driver=machine.driver,
+            compiler=compiler.version,
+            baseline=baseline.name,
+            baseline_version=baseline.version,
+        )
+        yield Evaluator(
+            suite=settled.suite,
+            target=_target(settled.gpu, environment),
+            compiler=compiler,
+            worker=worker,
+            settings=judge_settings(config, settled.backend),
+            may_run=_permission(config, settled, trusted),
+            compile_threads=_processes(config),
+        )
+
+
+def judge_settings(config: Config, backend: BackendKind) -> JudgeSettings:
+    """The judge's settings for a backend, with what the configuration sets itself."""
+    base = _GPU_JUDGE if backend is BackendKind.cuda else _HOST_JUDGE
+    repeats = base.repeats if config.judge.repeats is None else config.judge.repeats
+    return replace(
+        base,
+        repeats=repeats,
+        least_repeats=min(base.least_repeats, repeats),
+        warmups=base.warmups if config.judge.warmups is None else config.judge.warmups,
+        call_timeout_s=config.judge.call_timeout_s,
+    )
+
+
+def _open_worker(config: Config, settled: Settled) -> workers.Worker:
+    on_gpu = settled.backend is BackendKind.cuda
+    return workers.open_worker(
+        workers.WorkerSettings(
+            backend=workers.BackendKind.CUDA if on_gpu else workers.BackendKind.HOST,
+            baseline=settled.baseline.value,
+            threads=config.backend.threads,
+            device_index=config.backend.device,
+            limits=ProcessLimits() if on_gpu else ProcessLimits(memory_bytes=_HOST_MEMORY),
+        )
+    )
+
+
+def _compiler(config: Config, settled: Settled) -> Compiler:
+    cache = BuildCache(Path(config.backend.cache).expanduser())
+    cache.prune(_CACHE_BYTES)
+    if settled.gpu is None:
+        return HostCompiler(
+            include_dir=include_folder(),
+            cache=cache,
+            processes=_processes(config),
+            timeout_s=config.backend.compile_timeout_s,
+            memory_bytes=_COMPILER_MEMORY,
+        )
+    return NvrtcCompiler(
+        arch=settled.gpu.arch,
+        include_dir=include_folder(),
+        cache=cache,
+        processes=_processes(config),
+        timeout_s=config.backend.compile_timeout_s,
+        memory_bytes=_COMPILER_MEMORY,
+    )
+
+
+def _processes(config: Config) -> int:
+    return config.backend.compile_processes or os.cpu_count() or 1
+
+
+def _target(gpu: Gpu | None, environment: Environment) -> Target:
+    if gpu is None:
+        names = frozenset({"portable"})
+        return Target(names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True)
+    names = frozenset({"portable", "sm_80", gpu.arch} if gpu.capability >= (8, 0) else {"portable"})
+    return Target(names=names, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False)
+
+
+def _permission(config: Config, settled: Settled, trusted: Sequence[str]) -> Callable[[str], bool]:
+    """Whether a source may run: on a GPU any that the rules let through, natively only what is shipped or named."""
+    if settled.backend is BackendKind.cuda or config.backend.run_model_code:
+        return lambda _source: True
+    shipped = [path.read_text(encoding="utf-8") for path in sorted(seed_folder().glob("*.cu"))]
+    known = [*shipped, *trusted]
+    return lambda source: any(same_but_for_knobs(source, seed) for seed in known)

@@ -1,0 +1,231 @@
+"""Reading the archive: what the loop, reports and statistics ask of it."""
+
+import json
+import logging
+import sqlite3
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, TypeVar
+
+from population.archive_schema import (
+    BIRTHS,
+    CANDIDATES,
+    EVALUATIONS,
+    EVENTS,
+    MIGRATIONS,
+    PROMPTS,
+    QUESTIONS,
+    REPLIES,
+    SCORES,
+    SPEND,
+    Table,
+    version_of,
+)
+from population.faults import ArchiveError
+from population.individual import Individual, individual_id
+from population.kernel_files import KernelFiles
+from population.records import (
+    Birth,
+    EvaluationRecord,
+    EventRecord,
+    PromptRecord,
+    QuestionRecord,
+    ReplyRecord,
+    Score,
+    SpendRecord,
+)
+from population.run_folder import RunFolder
+from population.sqlite_faults import explained
+
+logger = logging.getLogger(__name__)
+
+Row = TypeVar("Row")
+
+PAGE_ROWS = 256  # an iterator holds no lock and no more than this many rows between two steps
+BUSY_TIMEOUT_S = 60.0
+
+
+class ArchiveReader:
+    """Everything that can be asked of an archive, beside a writer or without one.
+
+    Iterators give rows in the order in which they were recorded, rows recorded meanwhile included, and read a page at
+    a time. Used by the thread that opened it only. Every method raises ArchiveError where the file fails.
+    """
+
+    def __init__(self, connection: sqlite3.Connection, run: RunFolder) -> None:
+        connection.row_factory = sqlite3.Row
+        self._connection = connection
+        self._path = run.archive
+        self._kernels = KernelFiles(run.kernels)
+
+    def close(self) -> None:
+        """Ends the reading. May be called twice."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def holds(self, individual_id: str) -> bool:
+        """Whether an individual with this id is recorded."""
+        return bool(self._query("SELECT 1 FROM candidates WHERE id = :id", {"id": individual_id}))
+
+    def individual(self, individual_id: str) -> Individual:
+        """The individual, its fitness empty: fitness is the evaluations' and the checkpoint's.
+
+        A missing or altered kernels/<id>.cu is told in the log. Raises ArchiveError for an id that is not recorded.
+        """
+        row = self._one(CANDIDATES, {"id": individual_id})
+        if row is None:
+            raise ArchiveError(f"{self._path}: no individual {individual_id}; was the checkpoint made in another run?")
+        individual = self._individual(row)
+        if fault := self._kernels.fault(individual.id, individual.source):
+            logger.warning("%s", fault)
+        return individual
+
+    def individuals(self) -> Iterator[Individual]:
+        """All individuals with their sources, their fitness empty."""
+        return self._rows(CANDIDATES, self._individual)
+
+    def births(self) -> Iterator[Birth]:
+        """All individuals without their sources."""
+        return self._rows(BIRTHS, _birth)
+
+    def kernel_faults(self) -> Iterator[str]:
+        """One message for each kernels/<id>.cu that is missing or altered."""
+        for individual in self.individuals():
+            if fault := self._kernels.fault(individual.id, individual.source):
+                yield fault
+
+    def evaluation_json(self, individual_id: str, key: str | None = None) -> str | None:
+        """The record of an individual's evaluation under `key`, or its latest one; None where there is none."""
+        rows = self._query(
+            "SELECT record FROM evaluations WHERE individual_id = :id AND (:key IS NULL OR key = :key) "
+            "ORDER BY position DESC LIMIT 1",
+            {"id": individual_id, "key": key},
+        )
+        return str(rows[0]["record"]) if rows else None
+
+    def evaluations(self) -> Iterator[EvaluationRecord]:
+        """All evaluations."""
+        return self._rows(EVALUATIONS, lambda row: EvaluationRecord(**row))
+
+    def scores(self) -> Iterator[Score]:
+        """All evaluations without their records."""
+        return self._rows(SCORES, lambda row: Score(**row))
+
+    def evaluation_count(self) -> int:
+        """How many evaluations are recorded."""
+        return sum(self.statuses().values())
+
+    def statuses(self) -> dict[str, int]:
+        """How many evaluations had each status."""
+        rows = self._query("SELECT status, count(*) AS number FROM evaluations GROUP BY status ORDER BY status", {})
+        return {row["status"]: row["number"] for row in rows}
+
+    def prompt(self, number: int, attempt: int) -> PromptRecord | None:
+        """The prompt of one attempt at one mutation; None where none is recorded."""
+        row = self._one(PROMPTS, {"number": number, "attempt": attempt})
+        return PromptRecord(**row) if row else None
+
+    def prompts(self) -> Iterator[PromptRecord]:
+        """All prompts."""
+        return self._rows(PROMPTS, lambda row: PromptRecord(**row))
+
+    def reply(self, number: int, attempt: int) -> ReplyRecord | None:
+        """The reply to one attempt at one mutation; None where none is recorded."""
+        row = self._one(REPLIES, {"number": number, "attempt": attempt})
+        return _reply(row) if row else None
+
+    def replies(self) -> Iterator[ReplyRecord]:
+        """All replies."""
+        return self._rows(REPLIES, _reply)
+
+    def question(self, number: int) -> QuestionRecord | None:
+        """The question that a mutation asked; None where none is recorded."""
+        row = self._one(QUESTIONS, {"number": number})
+        return QuestionRecord(**row) if row else None
+
+    def questions(self) -> Iterator[QuestionRecord]:
+        """All questions asked."""
+        return self._rows(QUESTIONS, lambda row: QuestionRecord(**row))
+
+    def events(self) -> Iterator[EventRecord]:
+        """All events."""
+        return self._rows(EVENTS, lambda row: EventRecord(**row))
+
+    def spend(self) -> Iterator[SpendRecord]:
+        """All that was spent besides replies."""
+        return self._rows(SPEND, lambda row: SpendRecord(**row))
+
+    def spend_so_far(self) -> dict[str, float]:
+        """The sum of each kind: prompt_tokens, completion_tokens and cost_usd, replies included, then the others."""
+        kinds = ("prompt_tokens", "completion_tokens", "cost_usd")
+        sums = self._query("SELECT sum(prompt_tokens), sum(completion_tokens), sum(cost_usd) FROM replies", {})
+        spent: dict[str, float] = {kind: amount or 0 for kind, amount in zip(kinds, sums[0], strict=True)}
+        for row in self._query("SELECT kind, sum(amount) AS amount FROM spend GROUP BY kind ORDER BY kind", {}):
+            spent[row["kind"]] = spent.get(row["kind"], 0) + row["amount"]
+        return spent
+
+    def _individual(self, row: Mapping[str, Any]) -> Individual:
+        birth = _birth({column: row[column] for column in BIRTHS.columns})
+        if birth.id != individual_id(row["source"]):
+            raise ArchiveError(f"{self._path}: damaged: the source of {birth.id} has another id; restore a copy")
+        return Individual(
+            id=birth.id,
+            source=row["source"],
+            birth=birth.birth,
+            generation=birth.generation,
+            operator=birth.operator,
+            parent_ids=birth.parent_ids,
+            question_id=birth.question_id,
+        )
+
+    def _one(self, table: Table, key: Mapping[str, object]) -> dict[str, Any] | None:
+        rows = self._query(table.select_one, key)
+        return dict(rows[0]) if rows else None
+
+    def _rows(self, table: Table, build: Callable[[dict[str, Any]], Row]) -> Iterator[Row]:
+        position = 0
+        while page := self._query(table.select_page, {"position": position, "limit": PAGE_ROWS}):
+            for row in page:
+                yield build({column: row[column] for column in table.columns})
+            position = page[-1]["position"]
+
+    def _query(self, sql: str, values: Mapping[str, object]) -> list[sqlite3.Row]:
+        with explained(self._path):
+            return self._connection.execute(sql, values).fetchall()
+
+
+def read_archive(run: RunFolder) -> ArchiveReader:
+    """The archive of a run for reading only, without a lock, beside a writer or after one.
+
+    Raises ArchiveError where it is missing, damaged, unfinished or of another version.
+    """
+    connection = connect(run, "ro")
+    try:
+        with explained(run.archive):
+            version = version_of(connection, run.archive)
+        if version < len(MIGRATIONS):
+            expected = f"this evo reads {len(MIGRATIONS)}; resume the run once to bring it there"
+            raise ArchiveError(f"{run.archive}: schema version {version}, {expected}")
+    except BaseException:
+        connection.close()
+        raise
+    return ArchiveReader(connection, run)
+
+
+def connect(run: RunFolder, access: str) -> sqlite3.Connection:
+    """A connection in autocommit mode; `access` is SQLite's: "ro", "rw", or "rwc", which creates the file."""
+    with explained(run.archive):
+        address = f"{run.archive.absolute().as_uri()}?mode={access}"
+        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+
+
+def _birth(row: Mapping[str, Any]) -> Birth:
+    return Birth(**{**row, "parent_ids": tuple(json.loads(row["parent_ids"]))})
+
+
+def _reply(row: Mapping[str, Any]) -> ReplyRecord:
+    return ReplyRecord(**{**row, "estimated": bool(row["estimated"])})
