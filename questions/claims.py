@@ -16,15 +16,16 @@ _WHOLE = r"(?:this|the|our|my) (?:\w+ )?(?:kernel|version|design|implementation|
 _END = r"(?=\s*(?:$|[,(]|now\b|here\b|and\b|on this\b|for this\b|with this\b|in this\b|of (?:the|this)\b))"
 _KIND = r"(?:(?:hard|practical|physical|hardware|theoretical|fundamental|absolute|real|true|device)(?:'s)? )?"
 _CEILING = rf"{_KIND}(?:limit|roof|roofline|ceiling|optimum|speed of light)"
+_SURELY = r"(?:now|simply|really|indeed|clearly|probably|likely|essentially|thus|therefore)"
 _MORE = r"(?:further|more|other|additional|significant|meaningful|measurable|real) "
 _GAIN = r"(?:gain|speedup|speed-up|improvement|win|optimi[sz]ation|headroom)s?"
 
 _LIMIT = (
-    rf"\bthis (?:is|must be|marks) (?:\w+ )?(?:the|its) {_CEILING}{_END}",
+    rf"\bthis (?:is|must be|marks) (?:{_SURELY} )?(?:the|its) {_CEILING}{_END}",
     rf"\b(?:{_WHOLE}) (?:is|are|sits?|runs?|stands?) (?:now |already |right )*at (?:the|its) {_CEILING}{_END}",
     r"\bat (?:the|its) (?:hardware |memory |compute )?roof(?:line)?" + _END,
     rf"\b(?:reached|hit) (?:the|its) {_CEILING}{_END}",
-    rf"\bno {_MORE}{_GAIN}(?: (?:is|are|seems?) (?:possible|left|available|to be had))?{_END}",
+    rf"\bno {_MORE}{_GAIN}(?: (?:is |are |seems? )?(?:possible|left|available|to be had))?{_END}",
     rf"\bno (?:room|headroom|potential)(?: left)? for (?:{_MORE})?(?:{_GAIN})",
     r"\bnothing (?:more |else |is |seems )*left to (?:gain|win|improve|optimi[sz]e|squeeze|tune|try|speed up)\b",
     r"\bnothing (?:more |else |is )*(?:left)(?: to do)?$",
@@ -47,7 +48,8 @@ _DONE = (
 # What turns a sentence into a doubt, a condition or a report about someone else's words, when it stands before them.
 _GUARD = re.compile(
     r"\b(?:not|never|no longer|hardly|scarcely|far from|nowhere near|neither|nor|doubt|if|unless|until|once|when|"
-    r"whether|while|before|after|would|could|might|may|suppose|assume|were|seemed|claimed?|unlikely|whose|which)\b|n't\b"
+    r"whether|while|before|after(?! (?:this|these|that|all|both)\b)|would|could|might|may|suppose|assume|were|"
+    r"seemed|claimed?|unlikely|whose|which)\b|n't\b"
 )
 _NOT_PROSE = re.compile(
     r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`|\"[^\"\n]*\"|“[^”\n]*”|^\s*>.*?$", re.DOTALL | re.MULTILINE

@@ -15,12 +15,14 @@ MAX_SENTENCES = 2
 SAME_MEANING = 0.5  # of the words of two texts in common, from which they ask the same
 
 _VERBS = """
-    add allocate apply avoid batch cache change check choose combine compare compute consider convert count cut
-    decrease defer delete determine drop eliminate enable ensure explain find fix fold fuse give hoist identify
-    implement improve increase inline interleave investigate keep let look lower make measure merge minimise minimize
-    move optimise optimize overlap pack pad parallelise parallelize prefetch prove put raise reduce remove reorder
-    replace report rewrite run see show skip speed split start stop swap swizzle tell test think tile try tune turn
-    unroll use vectorise vectorize verify widen write
+    add align allocate alternate apply assign avoid batch cache change check choose combine compare compute consider
+    convert copy count cut declare decrease defer delete determine divide double drop eliminate enable ensure explain
+    express feed find fix fold fuse give guard halve hand hoist hold identify implement improve increase inline
+    interleave investigate issue join keep launch let limit load look lower make mask measure merge minimise minimize
+    move optimise optimize order overlap pack pad pair parallelise parallelize pass peel place prefetch prove put raise
+    read recompute reduce release remove reorder replace report request rescale reserve restrict rewrite run see
+    separate set shift shorten show shrink skip sort speed split stage start stop store sum swap swizzle take tell test
+    think tile treat try tune turn unroll use vectorise vectorize verify widen write
 """
 _STOP_WORDS = """
     a about all an and any are as at be been before but by can could did do does each else every for from had has have

@@ -7,13 +7,13 @@ from types import MappingProxyType
 SLOTS: Mapping[str, str] = MappingProxyType(
     {
         "worst_scenario": "the name of the scenario with the least speedup",
-        "worst_speedup": "the speedup there, against the baseline",
+        "worst_speedup": "the speedup there against the baseline, as in 0.93",
         "best_scenario": "the name of the scenario with the greatest speedup",
-        "roof_share": "how much of the device's roof the kernel reaches in its worst scenario, in per cent",
-        "advisory": "one warning of the compiler's about the kernel",
-        "registers": "registers a thread, of the kernel's largest build",
-        "spills": "bytes spilled a thread, where there are any",
-        "gain": "the last gain, child over parent, as a factor",
+        "roof_share": "the share of the roof reached in the worst scenario, as in 73 %",
+        "advisory": "one warning that the compiler gave for the kernel",
+        "registers": "registers a thread, in the build that uses most, as in 168",
+        "spills": "bytes spilled a thread, as in 48; to be left out where there are none",
+        "gain": "the last change's speed over its parent's, as in 1.31",
         "failure": "why the last candidate failed, in one line",
     }
 )
