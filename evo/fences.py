@@ -12,9 +12,10 @@ _THINK_TAG: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 _FENCE: Final = re.compile(r"^([ \t]*)(`{3,}(?=[^`]*$)|~{3,})(.*)$")
-_SEARCH: Final = re.compile(r"^[ \t]*<{5,9} ?SEARCH[ \t]*$")
+_SEARCH: Final = re.compile(r"^[ \t]*<{5,9} ?SEARCH[ \t]*$", re.IGNORECASE)
 _DIVIDER: Final = re.compile(r"^[ \t]*={7}[ \t]*$")
-_REPLACE: Final = re.compile(r"^[ \t]*>{5,9} ?REPLACE[ \t]*$")
+_REPLACE: Final = re.compile(r"^[ \t]*>{5,9} ?REPLACE[ \t]*$", re.IGNORECASE)
+_LIKE_A_MARK: Final = re.compile(r"^[ \t]*(?:<{5}|>{5})")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +96,8 @@ def take_apart(text: str) -> Layout:
             blocks.append(block)
             passages.append([])
             wraps_blocks = True
-        elif _REPLACE.match(mark):
-            raise UnreadableReply(f"line {position + 1} ends an edit block that nothing began")
+        elif _LIKE_A_MARK.match(mark):
+            raise UnreadableReply(f"{mark.strip()[:80]!r} is no mark of an edit block, or out of place")
         elif opening is None:
             opening = _FENCE.match(mark)
             if opening:
@@ -106,8 +107,8 @@ def take_apart(text: str) -> Layout:
                 passages[-1].append(line)
         elif _closes(opening, mark):
             if not wraps_blocks:
-                tag = opening[3].strip().lower().partition(" ")[0]
-                fences.append(Fence(tag=tag, lines=tuple(body)))
+                words = opening[3].lower().split()
+                fences.append(Fence(tag=words[0] if words else "", lines=tuple(body)))
             opening = None
         else:
             body.append(line.removeprefix(opening[1]))
@@ -134,6 +135,8 @@ def _read_block(lines: list[str], start: int, *, number: int) -> tuple[EditBlock
             return EditBlock(search=tuple(parts[0]), replace=tuple(parts[1])), position
         if _SEARCH.match(mark):
             raise UnreadableReply(f"edit {number}: the next one begins before its line >>>>>>> REPLACE")
+        if _LIKE_A_MARK.match(mark):
+            raise UnreadableReply(f"edit {number}: {mark.strip()[:80]!r} is no mark of an edit block")
         if _DIVIDER.match(mark):
             parts.append([])
         else:

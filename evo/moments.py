@@ -54,11 +54,9 @@ def slot_values(history: History, parent: Individual) -> dict[str, str]:
     if evaluation is None or evaluation.worst is None:
         return {}
     best = max(evaluation.timings, key=lambda timing: timing.speedup)
-    values = {
-        "worst_scenario": evaluation.worst.scenario,
-        "worst_speedup": f"{evaluation.worst.speedup:.3f}",
-        "best_scenario": best.scenario,
-    }
+    values = {"worst_scenario": evaluation.worst.scenario, "worst_speedup": f"{evaluation.worst.speedup:.3f}"}
+    if best is not evaluation.worst:
+        values["best_scenario"] = best.scenario
     kernels = [kernel for build in evaluation.builds for kernel in build.kernels]
     advisories = [advisory for build in evaluation.builds for advisory in build.advisories]
     spills = max((kernel.spill_store_bytes for kernel in kernels), default=0)

@@ -140,7 +140,7 @@ def build_prompt(parts: PromptParts, template: PromptTemplate, budget_tokens: in
     What exceeds the budget is cut in this order: attempts but the newest, from the oldest; the compiler's message, its
     last half at a time; the scenarios but the slowest and the fastest, by speedup; the compiler's figures; the newest
     attempt. Never the source, the rules, the form of the reply or the hint. Raises PromptError where those alone are
-    too long, or the template names something unknown.
+    too long, or the question has no text in its style.
     """
     tokens = 0
     for shorter in _ever_shorter(parts):
@@ -210,7 +210,7 @@ def _figures(parts: PromptParts, parent: ParentPart) -> str:
         for figure in parent.scenarios
     ]
     if parent.left_out:
-        rows.append(f"\n({parent.left_out} scenarios between these two left out for length.)")
+        rows.append(f"\n(Left out for length: {parent.left_out} scenarios between these two.)")
     head = f"Measured on {parts.device} beside {parts.baseline}.{mean}"
     return "\n".join((head, "", "| scenario | kernel ms | baseline ms | speedup |", "|---|---|---|---|", *rows))
 
@@ -227,7 +227,7 @@ def _builds(builds: Sequence[BuildFigure]) -> str:
 def _attempts_section(parts: PromptParts) -> str:
     if not parts.attempts and not parts.attempts_left_out:
         return ""
-    left_out = [f"({parts.attempts_left_out} older ones left out for length.)"] if parts.attempts_left_out else []
+    left_out = [f"(Left out for length: {parts.attempts_left_out} older.)"] if parts.attempts_left_out else []
     return "\n".join(("# Earlier attempts on this line, oldest first", "", *left_out, *map(_attempt, parts.attempts)))
 
 

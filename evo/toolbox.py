@@ -11,9 +11,7 @@ from deap import base
 from evo.answerers.answerer import Answerer, Reply
 from evo.answerers.budget import Budget, Price
 from evo.answerers.offline import OfflineAnswerer
-from evo.answerers.openai import OpenAIAnswerer, OpenAISettings
 from evo.answerers.replay import ReplayAnswerer
-from evo.answerers.wire import Api
 from evo.asking import Asker, Phrasing
 from evo.choices import Settled
 from evo.config import AnswererKind, Config, SelectionKind
@@ -189,6 +187,9 @@ def build_answerer(config: Config, *, spent_usd: float) -> Answerer:
         return OfflineAnswerer(rng_seed=config.rng_seed)
     if answerer.kind is AnswererKind.replay:
         return ReplayAnswerer(_recorded_replies(Path(answerer.replay_from or "")), origin=str(answerer.replay_from))
+    from evo.answerers.openai import OpenAIAnswerer, OpenAISettings  # the openai package takes a second to import
+    from evo.answerers.wire import Api
+
     settings = OpenAISettings(
         model=answerer.model or "",
         base_url=answerer.base_url,

@@ -77,6 +77,7 @@ class ScenarioTiming:
     tflops: float  # of the candidate
     baseline_difference_max: float  # |candidate − baseline| on the timed inputs, where both were kept
     baseline_difference_rms: float
+    baseline_setting: str = "default"  # the fastest of those that the baseline has for this scenario
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,6 +109,8 @@ class Evaluation:
     checks: tuple[ScenarioCheck, ...] = ()
     timings: tuple[ScenarioTiming, ...] = ()
     geomean: float | None = None
+    geomean_low: float | None = None  # 95 % bootstrap interval of the geometric mean
+    geomean_high: float | None = None
     compile_s: float = 0.0
     check_s: float = 0.0
     time_s: float = 0.0

@@ -21,11 +21,14 @@ _ALLOWED = "whole numbers, names, + - * // %, comparisons, and or not, a if c el
 _FOREIGN = re.compile(r"[^A-Za-z0-9_ \t\n()+\-*/%<>=!,]")
 _NOT_DECIMAL = re.compile(r"(?<![A-Za-z0-9_])[0-9]+[A-Za-z_][A-Za-z0-9_]*")
 _NODES = (
-    ast.Expression, ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.Name, ast.Load, ast.Constant,
+    ast.BinOp, ast.UnaryOp, ast.BoolOp, ast.Compare, ast.IfExp, ast.Call, ast.Name, ast.Load, ast.Constant,
     ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.Not, ast.And, ast.Or,
     ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
 )  # fmt: skip
-_HINTS = {ast.Div: "/ gives fractions; write // or cdiv(a, b)", ast.Pow: "** is not allowed; write a product"}
+_HINTS: dict[type[ast.AST], str] = {
+    ast.Div: "/ gives fractions; write // or cdiv(a, b)",
+    ast.Pow: "** is not allowed; write a product",
+}
 
 
 class Expression:
@@ -104,7 +107,7 @@ class Expression:
             raise self._fault(_HINTS.get(type(node), f"{type(node).__name__} is not allowed; allowed: {_ALLOWED}"))
         if isinstance(node, ast.Constant):
             if type(node.value) is not int:
-                raise self._fault(f"{node.value} is not a whole number; write 1 for true and 0 for false")
+                raise self._fault(f"{node.value!r} is not a whole number; write 1 for true and 0 for false")
             if node.value >= LIMIT:
                 raise self._fault(f"the number {node.value} is not below 2^63")
         if isinstance(node, ast.Call):

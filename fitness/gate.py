@@ -93,20 +93,21 @@ def _largest(o: torch.Tensor, reference: Reference, eps: float) -> _Finding:
     ulp = eps * 2.0 ** math.floor(math.log2(scale)) if scale else 0.0
     pt = float((reference.low_precision_o.float() - rounded).abs().max())
     return _Finding(
-        what="o: largest error", error=_finite(difference.max()), bound=LARGEST_PT * pt + LARGEST_ULPS * ulp,
+        what="o: largest error", error=_finite(float(difference.max())), bound=LARGEST_PT * pt + LARGEST_ULPS * ulp,
         place=_place(difference, ("batch", "query", "head", "column")),
     )  # fmt: skip
 
 
 def _relative(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Finding:
-    norm = _norm(reference.o)
-    bound = RELATIVE_PT * float(_norm(pt_error) / norm) + RELATIVE_EPS * eps if norm > 0 else 0.0
-    return _Finding(what="o: relative RMS error", error=_finite(_ratio(_norm(error), norm)), bound=bound)
+    # In float64: 10^8 squares do not add up in float32.
+    norms = [torch.linalg.vector_norm(each, dtype=torch.float64) for each in (error, pt_error, reference.o)]
+    found, pt = (float(_ratio(norm, norms[-1])) for norm in norms[:2])
+    return _Finding(what="o: relative RMS error", error=_finite(found), bound=RELATIVE_PT * pt + RELATIVE_EPS * eps)
 
 
 def _mean(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Finding:
     bound = MEAN_PT * float(pt_error.abs().mean()) + MEAN_EPS * eps * float(reference.o.abs().mean())
-    return _Finding(what="o: mean error", error=_finite(error.abs().mean()), bound=bound)
+    return _Finding(what="o: mean error", error=_finite(float(error.abs().mean())), bound=bound)
 
 
 def _row(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Finding:
@@ -116,7 +117,7 @@ def _row(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps:
     excess = (errors / bounds).nan_to_num(nan=torch.inf)
     worst = int(excess.argmax())
     return _Finding(
-        what="o: relative RMS error of one row", error=_finite(errors.flatten()[worst]),
+        what="o: relative RMS error of one row", error=_finite(float(errors.flatten()[worst])),
         bound=float(bounds.flatten()[worst]), place=_place(excess, ("batch", "query", "head")),
     )  # fmt: skip
 
@@ -126,7 +127,7 @@ def _lse(lse: torch.Tensor, reference: Reference, eps: float) -> _Finding:
     difference = torch.where(seen, (lse - reference.lse).abs(), 0.0)
     scale = float(torch.where(seen, reference.lse.abs(), 0.0).max())
     return _Finding(
-        what="lse: largest error", error=_finite(difference.max()), bound=LSE_EPS * eps + LSE_RELATIVE * scale,
+        what="lse: largest error", error=_finite(float(difference.max())), bound=LSE_EPS * eps + LSE_RELATIVE * scale,
         place=_place(difference, ("batch", "head", "query")),
     )  # fmt: skip
 
@@ -137,7 +138,7 @@ def _blind_rows(o: torch.Tensor, lse: torch.Tensor, reference: Reference) -> str
     if not wrong.any():
         return ""
     place = _place(wrong.float(), ("batch", "head", "query"))
-    return f"a row that sees no key must have zeros in o and -inf in lse; {int(wrong.sum())} rows have not, first{place}"
+    return f"a row that sees no key needs zeros in o and -inf in lse; {int(wrong.sum())} rows lack them, first{place}"
 
 
 def _not_finite(o: torch.Tensor, name: str) -> str:
@@ -153,15 +154,10 @@ def _place(errors: torch.Tensor, names: tuple[str, ...]) -> str:
     return " at " + ", ".join(f"{name} {int(index)}" for name, index in zip(names, worst, strict=True))
 
 
-def _norm(values: torch.Tensor) -> torch.Tensor:
-    """The Euclidean norm in float64: 10^8 squares do not add up in float32."""
-    return torch.linalg.vector_norm(values, dtype=torch.float64)
-
-
 def _ratio(errors: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
     """errors / norms, and 0 where both are 0; an error where nothing may stand is infinite."""
     return torch.where(errors == 0, torch.zeros_like(errors), errors / norms)
 
 
-def _finite(value: torch.Tensor) -> float | None:
-    return float(value) if value.isfinite() else None
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

@@ -2,8 +2,8 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault
@@ -16,15 +16,19 @@ _PIECE = re.compile(
       (?P<comment> //(?:[^\\\n]|\\[\s\S]?)*+ | /\*[\s\S]*?\*/ )
     | (?P<literal> "(?:[^"\\\n]|\\[\s\S])*+" | '(?:[^'\\\n]|\\[\s\S])*+' )
     | (?P<raw>     (?:u8|[uUL])?R" )
-    | (?P<code>    (?: [A-Za-z_]\w*+(?!")                                      # a word that is no literal's prefix
-                     | \.?[0-9](?:[eEpP][+-]|'[0-9A-Za-z_]|[0-9A-Za-z_.])*+    # a number, 1'000 with its separators
-                     | [^\w"'/] | /(?![/*])
-                   )++
+    | (?P<code>    (?: [A-Za-z_]\w*+(?!") | NUMBER(?!') | [^\w"'/] | /(?![/*]) )++
                  | [A-Za-z_]\w*+ )
+    | (?P<separator> NUMBER' )
     | (?P<open>    /\* | ["'] )
-    """,
+    """.replace("NUMBER", r"\.?[0-9](?:[eEpP][+-]|[\w.])*+"),
     re.VERBOSE | re.ASCII,
 )
+
+_REFUSED = {
+    "raw": "raw string literals are not allowed; write an ordinary one",
+    "separator": "an apostrophe may not follow a number; write 1000, not 1'000",
+    "open": "this comment or literal has no end",
+}
 
 
 class Kind(StrEnum):
@@ -35,8 +39,10 @@ class Kind(StrEnum):
     CODE = "code"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Piece:
+_KINDS = {kind.value: kind for kind in Kind}
+
+
+class Piece(NamedTuple):  # a source may have a hundred thousand of them, and a dataclass takes thrice as long
     """A stretch of a source; the pieces of a source follow each other without a gap."""
 
     kind: Kind
@@ -47,18 +53,15 @@ class Piece:
 def pieces(source: str) -> Iterator[Piece]:
     """The source's pieces in order.
 
-    Raises CandidateFault (INVALID) for a source of more than 256 KiB, a comment or literal without its end, or a raw
-    string literal, whose rules differ so much that the rest of the file would have to be read twice.
+    Raises CandidateFault (INVALID) for a source of more than 256 KiB, a comment or literal without its end, and for
+    what compilers themselves cut differently: raw string literals and digit separators.
     """
-    _check_size(source)
+    check_size(source)
     for match in _PIECE.finditer(source):
-        kind = match.lastgroup
-        if kind == "raw":
-            raise _fault(source, match.start(), "raw string literals are not allowed; write an ordinary one")
-        if kind == "open":
-            opened = "comment" if match[0] == "/*" else "string or character literal"
-            raise _fault(source, match.start(), f"this {opened} has no end")
-        yield Piece(kind=Kind(str(kind)), text=match[0], start=match.start())
+        group = str(match.lastgroup)
+        if group in _REFUSED:
+            raise _fault(source, match.start(), _REFUSED[group])
+        yield Piece(_KINDS[group], match[0], match.start())
 
 
 def line_number(source: str, position: int) -> int:
@@ -66,7 +69,8 @@ def line_number(source: str, position: int) -> int:
     return source.count("\n", 0, position) + 1
 
 
-def _check_size(source: str) -> None:
+def check_size(source: str) -> None:
+    """Raise CandidateFault (INVALID) for a source of more than 256 KiB."""
     # A lone surrogate has no UTF-8; the rules refuse it later, here it only has to be counted.
     size = len(source.encode("utf-8", "surrogatepass"))
     if size > MAX_SOURCE_BYTES:

@@ -38,7 +38,8 @@ def compute_reference(
     # Each (batch, kv head) is a unit: its group of query heads shares its keys, which are never repeated.
     group = scenario.heads // scenario.kv_heads
     units, row_bytes = scenario.batch * scenario.kv_heads, 4 * group * scenario.seqlen_k
-    q_units = q.unflatten(2, (scenario.kv_heads, group)).permute(0, 2, 3, 1, 4).flatten(0, 1)
+    by_group = (scenario.batch, scenario.seqlen_q, scenario.kv_heads, group, scenario.head_dim)
+    q_units = q.reshape(by_group).permute(0, 2, 3, 1, 4).flatten(0, 1)
     k_units, v_units = (tensor.transpose(1, 2).flatten(0, 1) for tensor in (k, v))
     o = torch.zeros_like(q_units, dtype=torch.float32)
     low = torch.zeros_like(q_units)
@@ -55,9 +56,11 @@ def compute_reference(
                     q_units[some, :, block], keys, values, first_row, scenario,
                     o[some, :, block], low[some, :, block], lse[some, :, block],
                 )  # fmt: skip
-    shape = (scenario.batch, scenario.kv_heads)
-    o, low = (tensor.unflatten(0, shape).permute(0, 3, 1, 2, 4).flatten(2, 3) for tensor in (o, low))
-    return Reference(o=o, lse=lse.unflatten(0, shape).flatten(1, 2), low_precision_o=low)
+    o, low = (
+        tensor.view(scenario.batch, scenario.heads, scenario.seqlen_q, scenario.head_dim).transpose(1, 2).contiguous()
+        for tensor in (o, low)
+    )
+    return Reference(o=o, lse=lse.view(scenario.batch, scenario.heads, scenario.seqlen_q), low_precision_o=low)
 
 
 def _attend(
@@ -65,14 +68,14 @@ def _attend(
     o: torch.Tensor, low: torch.Tensor, lse: torch.Tensor,
 ) -> None:  # fmt: skip
     """Fill o, low and lse for one block of rows; q `[units, group, rows, head_dim]`, k and v float32."""
-    group, rows = q.shape[1:3]
+    rows = q.shape[2]
     offset = scenario.seqlen_k - scenario.seqlen_q
     seen = min(scenario.seqlen_k, first_row + rows + offset) if scenario.causal else scenario.seqlen_k
     if seen <= 0:
         return  # no row of the block sees a key: the zeros and -inf that stand there are right
     k, v = k[:, :seen], v[:, :seen]
     scaled_q = q.flatten(1, 2).float().mul_(1.0 / math.sqrt(scenario.head_dim))
-    scores = torch.bmm(scaled_q, k.mT).unflatten(1, (group, rows))
+    scores = torch.bmm(scaled_q, k.mT).view(*lse.shape, seen)
     if scenario.causal:
         last_key = torch.arange(first_row, first_row + rows, device=q.device) + offset
         hidden = torch.arange(seen, device=q.device) > last_key[:, None]
@@ -81,9 +84,9 @@ def _attend(
     lse.copy_(torch.logsumexp(scores, -1))
     blind = lse == -torch.inf
     weights = scores.sub_(lse.masked_fill(blind, 0.0)[..., None]).exp_()
-    o.copy_(torch.bmm(weights.flatten(1, 2), v).unflatten(1, (group, rows)))
+    o.copy_(torch.bmm(weights.flatten(1, 2), v).view(o.shape))
     low_weights = torch.softmax(low_scores, -1).masked_fill_(blind[..., None], 0.0)
-    low.copy_(_low_product(low_weights.flatten(1, 2), v).unflatten(1, (group, rows)))
+    low.copy_(_low_product(low_weights.flatten(1, 2), v).view(low.shape))
 
 
 def _low_product(weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

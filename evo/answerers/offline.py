@@ -54,7 +54,7 @@ def _turned(parent: str, layer: str, rng: random.Random) -> str:
     """The reply that turns one or two knobs of the layer, or of any where that has none."""
     turnable = [knob for knob in read_manifest(parent).knobs if len(knob.choices) > 1]
     if not turnable:
-        return "Hypothesis: none; the kernel has no knob to turn, and nobody here writes code.\nClaim: limit\n"
+        return "Hypothesis: none; the kernel has no knob to turn, and nobody here writes code.\n"
     in_layer = [knob for knob in turnable if knob.layer == layer]
     chosen = rng.sample(in_layer or turnable, min(rng.choice((1, 2)), len(in_layer or turnable)))
     values = {knob.name: rng.choice(_other_choices(knob)) for knob in chosen}

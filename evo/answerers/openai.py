@@ -34,7 +34,7 @@ class OpenAISettings:
     temperature: float | None = None  # None here and below: the server's default
     top_p: float | None = None
     rng_seed: int | None = None  # each request gets this plus its number
-    timeout_s: float = 900.0
+    timeout_s: float = 900.0  # without a byte from the server
     max_retries: int = 5
     price: Price = field(default_factory=Price)
 
@@ -139,7 +139,7 @@ class OpenAIAnswerer:
     def _wait(self, failure: Failure, message: str, retries: int) -> None:
         wait_s = min(2.0**retries, _BACK_OFF_MAX_S) if failure.wait_s is None else failure.wait_s
         whose = "" if failure.wait_s is None else ", as the server asks"
-        _log.warning("%s; asking again in %g s%s", message, wait_s, whose)
+        _log.warning("%s; asking again in %.2f s%s", message, wait_s, whose)
         self._sleep(wait_s)
 
     def _redacted(self, message: str) -> str:
@@ -178,7 +178,8 @@ def _normal_base_url(url: str) -> str:
     except ValueError:
         has_host = False
     if not has_host:
-        raise AnswererError(f"answerer.base_url is {url.rpartition('@')[2]!r}", hint=hint, retryable=False)
+        shown = url.rpartition("@")[2].partition("?")[0]  # without a password and a key in a query
+        raise AnswererError(f"answerer.base_url is {shown!r}", hint=hint, retryable=False)
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise AnswererError(
             f"answerer.base_url for {parts.hostname} holds a password, a query or a fragment",

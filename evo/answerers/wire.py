@@ -9,6 +9,7 @@ from evo.answerers.answerer import Reply, Usage
 from evo.answerers.budget import Price
 from evo.prompt import estimate_tokens
 
+_TOKENS_MAX: Final = 10**9
 _LENGTH_REASONS: Final = frozenset({"length", "max_tokens", "max_output_tokens"})
 
 
@@ -137,7 +138,7 @@ def _responses(response: Mapping[str, Any]) -> _Said:
 def _finish(reason: object) -> str:
     if not isinstance(reason, str) or not reason:
         return "stop"
-    return "length" if reason in _LENGTH_REASONS else _encodable(reason)
+    return "length" if reason.lower() in _LENGTH_REASONS else _encodable(reason)
 
 
 def _text(content: object) -> str:
@@ -168,9 +169,9 @@ def _usage(usage: object, prompt: str, said: _Said, price: Price) -> Usage:
 
 
 def _count(fields: Mapping[str, Any], *names: str) -> int:
-    """The first of the counts that is a positive whole number; 0 where none is."""
+    """The first of the counts that is a whole number and can be one of tokens; 0 where none is."""
     counts = (fields.get(name) for name in names)
-    return next((count for count in counts if type(count) is int and count > 0), 0)
+    return next((count for count in counts if type(count) is int and 0 < count <= _TOKENS_MAX), 0)
 
 
 def _encodable(text: str) -> str:

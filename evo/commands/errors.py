@@ -13,11 +13,14 @@ from fitness.faults import EnvironmentFault
 from population.faults import RunFault
 from questions.entry import BankError
 from questions.sampler import NoQuestionError
+from questions.sampler_state import SamplerStateError
 
 BAD_ENVIRONMENT = 2
 _INTERRUPTED = 130  # 128 + SIGINT
 
-_FORESEEN = (AnswererError, BankError, ConfigError, EnvironmentFault, NoQuestionError, PromptError, RunFault)
+_FORESEEN = (
+    AnswererError, BankError, ConfigError, EnvironmentFault, NoQuestionError, PromptError, RunFault, SamplerStateError,
+)  # fmt: skip
 
 logger = logging.getLogger(__name__)
 

@@ -1,6 +1,6 @@
 """The seam between judging and running: what correctness and timing ask of a device. Lives inside the worker."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -32,6 +32,14 @@ class Replay(Protocol):
         """Make the call alone on the device and give its milliseconds."""
 
 
+class BaselineReplay(Replay, Protocol):
+    """A baseline's call made ready."""
+
+    @property
+    def output(self) -> torch.Tensor:
+        """o of the last call, `[batch, seqlen_q, heads, head_dim]`; there is one from the start."""
+
+
 class Bound(Protocol):
     """A candidate on its own guarded copy of a scenario's tensors, ready to be called again and again."""
 
@@ -60,8 +68,8 @@ class Backend(Protocol):
     def bind(self, plan: ScenarioPlan, binary: Path) -> Bound:
         """Load a build and lay out a scenario. Raises CandidateFault where the candidate is why that fails."""
 
-    def capture(self, call: Callable[[], None]) -> Replay:
-        """A baseline's call, made ready in the same way as a candidate's."""
+    def capture(self, call: Callable[[], torch.Tensor]) -> BaselineReplay:
+        """A baseline's call, which gives o, made ready in the same way as a candidate's."""
 
     def flush_cache(self) -> None:
         """Evict the inputs, so that every timed call finds a cold cache."""
@@ -84,5 +92,5 @@ class Baseline(Protocol):
     def cannot(self, scenario: Scenario) -> str:
         """Why it cannot compute a scenario, in a few words; "" where it can."""
 
-    def call(self, tensors: Tensors, scenario: Scenario) -> Callable[[], None]:
-        """A call without arguments that computes attention of these very tensors into `tensors.o`."""
+    def calls(self, tensors: Tensors, scenario: Scenario) -> Mapping[str, Callable[[], torch.Tensor]]:
+        """Calls by the setting they use; each gives o of these very q, k and v. The fastest is compared with."""

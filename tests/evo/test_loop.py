@@ -65,7 +65,7 @@ def hall() -> tools.HallOfFame:
 def test_children_replace_the_worse_and_every_generation_is_checkpointed() -> None:
     steps = Steps(generations=2)
     state = State(hall_of_fame=hall())
-    assert evolve(state, steps.toolbox()) == "enough"
+    assert evolve(state, steps.toolbox()).reason == "enough"
     assert steps.evaluated == ["k0", "k1", "k2", "k3"]
     assert steps.checkpoints == [(0, ["seed"]), (1, ["k1", "k0"]), (2, ["k3", "k2"])]
     assert [each.id for each in state.hall_of_fame] == ["k3", "k2"]
@@ -89,7 +89,7 @@ def test_stopping_within_a_generation_leaves_the_state_of_the_last_one() -> None
 
     steps = Exhausted(generations=9)
     state = State(hall_of_fame=hall())
-    assert evolve(state, steps.toolbox()) == "budget"
+    assert evolve(state, steps.toolbox()).reason == "budget"
     assert (state.generation, state.next_birth) == (1, 2)
     assert steps.checkpoints[-1] == (1, ["k1", "k0"])
 

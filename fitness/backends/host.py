@@ -1,0 +1,170 @@
+"""The host backend: portable candidates, compiled by g++, on this machine's processor. Its numbers are the processor's.
+
+A candidate runs in this very process: what it may do to the machine is the worker's concern, and a crash is the
+worker's end.
+"""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+
+import torch
+
+from fitness.backends.backend import Tensors
+from fitness.backends.host_library import HostLibrary, Launch
+from fitness.backends.host_memory import GuardedBuffer
+from fitness.evaluation import Status
+from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.parameters import pack_parameters
+from fitness.plan import ScenarioPlan, WorkspacePlan
+from fitness.scenario import ElementType, Scenario
+
+MAX_FLUSH_BYTES = 128 << 20
+_FALLBACK_CACHE_BYTES = 32 << 20  # where the system does not tell the size of its caches
+_DTYPES = {ElementType.BF16: torch.bfloat16, ElementType.FP16: torch.float16}
+
+
+class HostBackend:
+    """The processor as a device; a candidate's blocks run on `threads` of its threads."""
+
+    def __init__(self, *, threads: int) -> None:
+        if threads < 1:
+            raise EnvironmentFault(f"host backend: {threads} threads; expected at least 1")
+        self._threads = threads
+        self._flushed = torch.zeros(min(2 * last_level_cache_bytes(), MAX_FLUSH_BYTES), dtype=torch.uint8)
+
+    @property
+    def device(self) -> torch.device:
+        """The processor."""
+        return torch.device("cpu")
+
+    def bind(self, plan: ScenarioPlan, binary: Path) -> "HostBound":
+        """Load a build and lay out a scenario.
+
+        Raises CandidateFault for a build that does not load or workspaces that are too large, EnvironmentFault where
+        the scenario's own tensors find no memory.
+        """
+        if any(plan.tensor_maps):
+            raise CandidateFault(Status.UNSUPPORTED, "tensor maps need a GPU; the host backend runs portable kernels")
+        return HostBound(plan, HostLibrary(binary, self._threads))
+
+    def capture(self, call: Callable[[], None]) -> "HostReplay":
+        """A baseline's call."""
+        return HostReplay([lambda _: call()], [])
+
+    def flush_cache(self) -> None:
+        """Evict the inputs by writing twice the last-level cache, at most 128 MiB."""
+        self._flushed.add_(1)
+
+    def clocks(self) -> dict[str, float]:
+        """Nothing: processors do not tell a clock rate that holds for the next call."""
+        return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Workspace:
+    buffer: GuardedBuffer
+    zeroed: bool
+
+
+class HostBound:
+    """A portable candidate on its own guarded tensors."""
+
+    def __init__(self, plan: ScenarioPlan, library: HostLibrary) -> None:
+        self._buffers, self._tensors = _lay_out(plan.scenario)
+        self._workspaces = [None if spec is None else _workspace(i, spec) for i, spec in enumerate(plan.workspaces)]
+        parameters = pack_parameters(
+            **{name: buffer.address for name, buffer in self._buffers.items()},
+            workspaces=[0 if workspace is None else workspace.buffer.address for workspace in self._workspaces],
+            scenario=plan.scenario,
+            softmax_scale=1 / math.sqrt(plan.scenario.head_dim),
+        )
+        launches = [library.launcher(launch, parameters.tobytes()) for launch in plan.launches]
+        zeroed = [space.buffer for space in self._workspaces if space is not None and space.zeroed]
+        self._replay = HostReplay(launches, zeroed)
+
+    @property
+    def tensors(self) -> Tensors:
+        """What the candidate reads and writes."""
+        return self._tensors
+
+    @property
+    def replay(self) -> "HostReplay":
+        """The candidate's launches, in order."""
+        return self._replay
+
+    def poison(self) -> None:
+        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns."""
+        self._buffers["o"].poison()
+        self._buffers["lse"].poison()
+        for workspace in self._workspaces:
+            if workspace is not None and not workspace.zeroed:
+                workspace.buffer.poison()
+
+    def violations(self) -> str:
+        """What was written beside tensors and workspaces (further off is a page without access)."""
+        spaces = [workspace.buffer for workspace in self._workspaces if workspace is not None]
+        return "; ".join(filter(None, (buffer.violation() for buffer in (*self._buffers.values(), *spaces))))
+
+
+class HostReplay:
+    """Launches in order, after the clearing of workspaces.
+
+    `run` goes forwards and backwards through blocks and threads by turns, so that a kernel that leans on one order
+    (for want of a barrier, say) is wrong in every second check; `time_ms` always goes forwards.
+    """
+
+    def __init__(self, launches: Sequence[Launch], zeroed: Sequence[GuardedBuffer]) -> None:
+        self._launches, self._zeroed = launches, zeroed
+        self._orders = cycle((False, True))
+
+    def run(self) -> None:
+        """Make the call. Raises CandidateFault where a launch fails."""
+        self._call(backwards=next(self._orders))
+
+    def time_ms(self) -> float:
+        """Milliseconds of wall-clock time. Raises CandidateFault where a launch fails."""
+        start = time.perf_counter_ns()
+        self._call(backwards=False)
+        return (time.perf_counter_ns() - start) / 1e6
+
+    def _call(self, *, backwards: bool) -> None:
+        for buffer in self._zeroed:
+            buffer.clear()
+        for launch in self._launches:
+            launch(backwards)
+
+
+def last_level_cache_bytes(caches: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    """The size of the largest cache that Linux lists for the first processor; 32 MiB where it lists none."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    sizes = [path.read_text(encoding="ascii").strip() for path in caches.glob("index*/size")]
+    return max((int(size[:-1]) * units[size[-1]] for size in sizes if size[-1:] in units), default=_FALLBACK_CACHE_BYTES)
+
+
+def _lay_out(scenario: Scenario) -> tuple[dict[str, GuardedBuffer], Tensors]:
+    dtype = _DTYPES[scenario.element_type]
+    queries = (scenario.batch, scenario.seqlen_q, scenario.heads, scenario.head_dim)
+    keys = (scenario.batch, scenario.seqlen_k, scenario.kv_heads, scenario.head_dim)
+    kinds = {
+        "q": (dtype, queries), "k": (dtype, keys), "v": (dtype, keys), "o": (dtype, queries),
+        "lse": (torch.float32, (scenario.batch, scenario.heads, scenario.seqlen_q)),
+    }  # fmt: skip
+    try:
+        buffers = {
+            name: GuardedBuffer(name, dtype.itemsize * torch.Size(shape).numel())
+            for name, (dtype, shape) in kinds.items()
+        }
+    except MemoryError as error:
+        raise EnvironmentFault(f"scenario {scenario.name}: {error}; run fewer or smaller scenarios here") from error
+    return buffers, Tensors(**{name: buffers[name].tensor(*kind) for name, kind in kinds.items()})
+
+
+def _workspace(index: int, spec: WorkspacePlan) -> _Workspace:
+    try:
+        return _Workspace(buffer=GuardedBuffer(f"workspace {index}", spec.size), zeroed=spec.zeroed)
+    except MemoryError as error:
+        raise CandidateFault(Status.RUNTIME_ERROR, str(error)) from error

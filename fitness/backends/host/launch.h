@@ -1,0 +1,112 @@
+// One launch: the grid's blocks one after another, each on fresh NaN patterns in its shared memory.
+#pragma once
+
+namespace {
+namespace evo {
+
+// What the dynamic loader calls a thread-local variable, and its function that finds (and, at first, makes) it.
+struct LocalIndex {
+    unsigned long module, offset;
+};
+extern "C" void* __tls_get_addr(LocalIndex*);
+
+struct SharedMemory {
+    char* begin;
+    size_t bytes;
+};
+
+// The candidate's __shared__ variables: all the thread-local data of the shared object that this code is in.
+inline int find_shared(struct dl_phdr_info* object, size_t, void* result) {
+    bool ours = false;
+    size_t bytes = 0;
+    ElfW(Addr) here = reinterpret_cast<ElfW(Addr)>(&find_shared);
+    for (int i = 0; i < object->dlpi_phnum; ++i) {
+        const ElfW(Phdr)& header = object->dlpi_phdr[i];
+        ours |= header.p_type == PT_LOAD && here - object->dlpi_addr - header.p_vaddr < header.p_memsz;
+        bytes = header.p_type == PT_TLS ? header.p_memsz : bytes;
+    }
+    if (ours && bytes) {
+        LocalIndex first = {object->dlpi_tls_modid, 0};
+        *static_cast<SharedMemory*>(result) = {static_cast<char*>(__tls_get_addr(&first)), bytes};
+    }
+    return ours;
+}
+
+inline size_t whole_pages(size_t bytes) {
+    size_t page = Stacks::page();
+    return (bytes + page - 1) / page * page;
+}
+
+// Leaves the pages beyond the launch's dynamic shared memory without access.
+inline bool bound_dynamic_shared(size_t bytes) {
+    size_t open = whole_pages(bytes);
+    return mprotect(dynamic_shared, sizeof dynamic_shared, PROT_READ | PROT_WRITE) == 0 &&
+           mprotect(dynamic_shared + open, sizeof dynamic_shared - open, PROT_NONE) == 0;
+}
+
+inline bool written_beyond(size_t bytes) {
+    for (size_t i = bytes; i < whole_pages(bytes); ++i) {
+        if (dynamic_shared[i] != 0xff) {
+            return true;
+        }
+    }
+    return false;
+}
+
+inline const char* refuse(const char* reason) {
+    snprintf(runtime.reason, sizeof runtime.reason, "%s", reason);
+    return runtime.reason;
+}
+
+struct Launch {
+    const void* parameters;
+    const unsigned *grid, *block;
+    unsigned shared_bytes;
+    bool backwards;
+    unsigned first, step;  // of all the blocks these: first, first + step, …
+};
+
+template <class Parameters>
+const Parameters& parameters() {
+    return *static_cast<const Parameters*>(runtime.parameters);
+}
+
+// Runs `body` as every thread of the launch's blocks. Null, or why it failed; valid until the next launch.
+inline const char* launch(void (*body)(), Launch call) {
+    const unsigned *grid = call.grid, *block = call.block;
+    unsigned long long threads = 1ull * block[0] * block[1] * block[2];
+    if (threads == 0 || threads > max_threads || call.shared_bytes > max_dynamic_shared) {
+        return refuse("a launch beyond the limits of 1024 threads and 256 KiB of dynamic shared memory");
+    }
+    if (!runtime.stacks.reserve(static_cast<unsigned>(threads)) || !bound_dynamic_shared(call.shared_bytes)) {
+        return refuse("no memory for the stacks of the block's threads");
+    }
+    SharedMemory shared = {nullptr, 0};
+    dl_iterate_phdr(find_shared, &shared);
+    runtime.body = body;
+    runtime.parameters = call.parameters;
+    runtime.backwards = call.backwards;
+    runtime.grid_size = {grid[0], grid[1], grid[2]};
+    runtime.block_size = {block[0], block[1], block[2]};
+    unsigned long long blocks = 1ull * grid[0] * grid[1] * grid[2];
+    for (unsigned long long i = call.first; i < blocks; i += call.step) {
+        unsigned long long number = call.backwards ? blocks - 1 - i : i;
+        runtime.block_index = {static_cast<unsigned>(number % grid[0]),
+                               static_cast<unsigned>(number / grid[0] % grid[1]),
+                               static_cast<unsigned>(number / grid[0] / grid[1])};
+        memset(shared.begin, 0xff, shared.bytes);
+        memset(dynamic_shared, 0xff, whole_pages(call.shared_bytes));
+        if (!run_block()) {
+            return runtime.reason;
+        }
+        if (written_beyond(call.shared_bytes)) {
+            return refuse("a block wrote beyond its dynamic shared memory");
+        }
+    }
+    return nullptr;
+}
+
+__attribute__((destructor)) static void unload() { runtime.stacks.unmap(); }
+
+}  // namespace evo
+}  // namespace

@@ -1,0 +1,57 @@
+"""The text that g++ compiles for a candidate: its source, lightly rewritten, and an entry for each of its kernels.
+
+Two things of CUDA cannot be said to g++ by a macro, so that their text changes (never its lines):
+  extern __shared__ float tile[];   becomes a constant pointer to the runtime's array of dynamic shared memory
+  #pragma unroll N                  becomes EVO_UNROLL(N), g++'s own pragma after N has been expanded
+"""
+
+import re
+from collections.abc import Iterable
+
+from fitness.lexer import Kind, pieces
+
+CANDIDATE_NAME = "candidate.cu"
+FULL_UNROLL = 64  # what an unroll pragma without a number asks for; g++ wants one, and stops at a loop's own end
+
+_ALIGNMENT = r"(?:(?:alignas|__align__)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\([^;]*?\)\))"
+_DYNAMIC_SHARED = re.compile(
+    rf"\bextern\s+((?:{_ALIGNMENT}\s*)*)__shared__\s+((?:{_ALIGNMENT}\s*)*)"
+    r"(?P<type>[A-Za-z_][\w:<>,\s]*?)\s*\b(?P<name>[A-Za-z_]\w*)\s*\[\s*\](?P<dimensions>[^;=]*);"
+)
+_UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+(?P<no>no)?unroll\b[ \t]*(?P<times>\S[^\n]*)?$", re.MULTILINE)
+
+
+def host_source(source: str, kernels: Iterable[str]) -> str:
+    """The translation unit of a candidate whose manifest launches `kernels`.
+
+    Each has an entry `const char* evo_run_KERNEL(params, grid, block, shared_bytes, backwards, first, step)`, which
+    runs the blocks first, first + step, … and gives null, or why it failed.
+    """
+    code = "".join(_rewrite(piece.text) if piece.kind is Kind.CODE else piece.text for piece in pieces(source))
+    entries = "\n".join(_entry(kernel) for kernel in dict.fromkeys(kernels))
+    return f'namespace {{\n#line 1 "{CANDIDATE_NAME}"\n{code}\n}}\n#line 1 "{CANDIDATE_NAME}, [[launch]]"\n{entries}\n'
+
+
+def _rewrite(code: str) -> str:
+    return _UNROLL.sub(_gcc_unroll, _DYNAMIC_SHARED.sub(_pointer, code))
+
+
+def _pointer(match: re.Match[str]) -> str:
+    element, name, dimensions = match["type"], match["name"], match["dimensions"].strip()
+    pointer = f"{element} (* const {name}){dimensions} = reinterpret_cast<{element} (*){dimensions}>(evo::dynamic_shared);"
+    return pointer + "\n" * (match[0].count("\n") - pointer.count("\n"))
+
+
+def _gcc_unroll(match: re.Match[str]) -> str:
+    return f"EVO_UNROLL({1 if match['no'] else match['times'] or FULL_UNROLL})"
+
+
+def _entry(kernel: str) -> str:
+    # Declared again with C linkage: g++ then refuses a kernel that is missing, or not extern "C", by name.
+    return (
+        f'namespace {{ extern "C" decltype({kernel}) {kernel}; }} '
+        f'extern "C" __attribute__((visibility("default"))) const char* evo_run_{kernel}(const void* params, '
+        "const unsigned* grid, const unsigned* block, unsigned shared_bytes, int backwards, unsigned first, unsigned step) "
+        f"{{ return evo::launch([] {{ {kernel}(evo::parameters<AttentionParams>()); }}, "
+        "{params, grid, block, shared_bytes, backwards != 0, first, step}); }"
+    )

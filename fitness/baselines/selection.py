@@ -1,0 +1,37 @@
+"""Which baseline a configured name means. Never silently another one."""
+
+from fitness.backends.backend import Baseline
+from fitness.baselines.cudnn import CudnnBaseline
+from fitness.baselines.fa3 import Fa3Baseline
+from fitness.baselines.fa4 import Fa4Baseline
+from fitness.baselines.sdpa import SdpaBaseline
+from fitness.faults import BaselineUnavailableError
+from fitness.scenario import Suite
+
+NAMES = ("fa3", "fa4", "cudnn", "sdpa")
+
+
+def build_baseline(name: str) -> Baseline:
+    """The baseline of that name. Raises BaselineUnavailableError where there is none, or it is not installed."""
+    match name:
+        case "fa3":
+            return Fa3Baseline()
+        case "fa4":
+            return Fa4Baseline()
+        case "cudnn":
+            return CudnnBaseline()
+        case "sdpa":
+            return SdpaBaseline()
+        case _:
+            raise BaselineUnavailableError(f"no baseline is called {name!r}; there are: {', '.join(NAMES)}")
+
+
+def check_baseline(baseline: Baseline, suite: Suite) -> None:
+    """Raise BaselineUnavailableError, naming every timed scenario that the baseline cannot compute, if there is one."""
+    reasons = {scenario.name: baseline.cannot(scenario) for scenario in suite.scenarios}
+    refused = [f"{name} ({reason})" for name, reason in reasons.items() if reason]
+    if refused:
+        raise BaselineUnavailableError(
+            f"the baseline {baseline.name} cannot compute {len(refused)} of the {len(reasons)} scenarios of "
+            f"{suite.name}: {'; '.join(refused)}. Choose another baseline, or a suite without them"
+        )

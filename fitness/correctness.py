@@ -1,0 +1,96 @@
+"""The correctness stage: every output a candidate gives, on inputs it has not seen, against the reference.
+
+The candidate goes first, on its own copy of the inputs. Its output is copied to the host before the expected one is
+computed, and the inputs for that are drawn again from their seed, so no answer lies anywhere in memory while it runs.
+"""
+
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import torch
+
+from fitness.backends.backend import Backend, Bound, Tensors
+from fitness.evaluation import ScenarioCheck, Status
+from fitness.faults import CandidateFault
+from fitness.gate import Case, judge
+from fitness.inputs import Distribution, draw_inputs
+from fitness.judge_settings import JudgeSettings
+from fitness.plan import Build, ScenarioPlan, SuitePlan
+from fitness.reference import compute_reference
+from fitness.scenario import Scenario
+from fitness.watch import Watch
+
+SEED_BITS = 48  # a seed survives any JSON reader, which may hold numbers as float64
+
+
+def check_suite(
+    plan: SuitePlan, binaries: Mapping[Build, Path], backend: Backend, settings: JudgeSettings, rng: random.Random,
+    watch: Watch,
+) -> Iterator[ScenarioCheck]:  # fmt: skip
+    """The verdicts one by one, up to and with the first that fails: edges first, then the scenarios, cheapest first.
+
+    Raises CandidateFault where the candidate cannot be run, writes to its inputs or outside its outputs.
+    """
+    edges, scenarios = (sorted(plans, key=lambda each: each.scenario.flops) for plans in (plan.edges, plan.scenarios))
+    for scenario_plan in (*edges, *scenarios):
+        bound = bind_watched(scenario_plan, binaries, backend, watch)
+        for distribution in settings.distributions_for(scenario_plan.scenario.seqlen_k):
+            check = _check(scenario_plan, bound, distribution, rng.getrandbits(SEED_BITS), watch)
+            yield check
+            if not check.passed:
+                return
+
+
+def bind_watched(plan: ScenarioPlan, binaries: Mapping[Build, Path], backend: Backend, watch: Watch) -> Bound:
+    """A scenario's candidate, loaded and laid out. Raises CandidateFault where the candidate is why that fails."""
+    with watch.candidate(f"loading the candidate for {plan.scenario.name}"):
+        return backend.bind(plan, binaries[plan.build])
+
+
+def _check(
+    plan: ScenarioPlan, bound: Bound, distribution: Distribution, input_seed: int, watch: Watch
+) -> ScenarioCheck:
+    scenario = plan.scenario
+    draw_inputs(distribution, input_seed, bound.tensors.q, bound.tensors.k, bound.tensors.v)
+    bound.poison()
+    with watch.candidate(f"running the candidate on {scenario.name}, {distribution} inputs"):
+        bound.replay.run()
+    case = Case(scenario=scenario.name, distribution=distribution, stage="correctness", input_seed=input_seed)
+    check = judge_output(bound, scenario, distribution, case)
+    watch.harness(f"checked {scenario.name}, {distribution} inputs", check)
+    return check
+
+
+def judge_output(bound: Bound, scenario: Scenario, distribution: Distribution, case: Case) -> ScenarioCheck:
+    """The verdict on what the candidate's last call left, on inputs drawn by `case.input_seed`.
+
+    Raises CandidateFault(INCORRECT) where it wrote to its inputs, or outside its outputs.
+    """
+    found = bound.tensors
+    o, lse = (tensor.to("cpu", copy=True) for tensor in (found.o, found.lse))
+    if violations := bound.violations():
+        raise CandidateFault(Status.INCORRECT, f"on {scenario.name}: {violations}")
+    q, k, v = (torch.empty_like(tensor) for tensor in (found.q, found.k, found.v))
+    draw_inputs(distribution, case.input_seed, q, k, v)
+    _refuse_changed_inputs(found, q, k, v, scenario)
+    reference = compute_reference(q, k, v, scenario)
+    return judge(o.to(q.device), lse.to(q.device), reference, case)
+
+
+def _refuse_changed_inputs(
+    found: Tensors, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, scenario: Scenario
+) -> None:
+    pairs = {"q": (found.q, q), "k": (found.k, k), "v": (found.v, v)}
+    # Compared as bits: a NaN written into an input is a change, and -0.0 for 0.0 is one too.
+    changed = [name for name, (after, before) in pairs.items() if not _same_bits(after, before)]
+    if changed:
+        raise CandidateFault(
+            Status.INCORRECT,
+            f"on {scenario.name}: the candidate wrote to its inputs ({', '.join(changed)}); it may write to o, lse and "
+            "its workspaces only",
+        )
+
+
+def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return torch.equal(one.view(torch.int16), other.view(torch.int16))

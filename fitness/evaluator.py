@@ -1,0 +1,178 @@
+"""From source text to Evaluation: the order of the stages, and what stands in the record when one of them fails."""
+
+import random
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from typing import Protocol
+
+from fitness.compiler import CompiledBuild, Compiler
+from fitness.correctness import SEED_BITS
+from fitness.evaluation import Environment, Evaluation, Status
+from fitness.evaluation_key import evaluation_key, source_sha256
+from fitness.faults import CandidateFault
+from fitness.judge_settings import JudgeSettings
+from fitness.manifest import read_manifest
+from fitness.measure import Job, Measured
+from fitness.plan import SuitePlan
+from fitness.planner import plan_suite
+from fitness.rules import check_rules
+from fitness.scenario import Suite
+from fitness.score import score_suite
+
+CONTRACT = 1
+
+
+class Measurer(Protocol):
+    """What runs a compiled candidate; `Worker` is one."""
+
+    def measure(self, job: Job) -> Measured:
+        """The measurements, up to the candidate's first fault. Raises EnvironmentFault for any that is not its own."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The device that candidates are judged for."""
+
+    names: frozenset[str]  # the manifest targets that run on it: portable, sm_80, sm_90a, sm_100a
+    sm_count: int
+    environment: Environment
+    compiling_disturbs: bool  # the timing: true where both use the processor
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Compiled:
+    """A candidate that can be measured."""
+
+    source: str
+    plan: SuitePlan
+    builds: tuple[CompiledBuild, ...]
+    compile_s: float
+
+    @property
+    def foretells_collapse(self) -> bool:
+        """Whether the compiler said that it serialises the tensor cores' products: such builds run at half speed."""
+        return any("serialized" in advisory for build in self.builds for advisory in build.report.advisories)
+
+
+class Evaluator:
+    """Judges sources on one suite and one device; a bad candidate is a record, a bad environment an exception.
+
+    `may_run(source)` says whether a source may be compiled and run here at all. `rng` draws what decides each
+    candidate's inputs: the system's own by default, so that nobody knows them beforehand; a test passes its own.
+    """
+
+    def __init__(
+        self, *, suite: Suite, target: Target, compiler: Compiler, worker: Measurer, settings: JudgeSettings,
+        may_run: Callable[[str], bool], compile_threads: int = 2, rng: random.Random | None = None,
+    ) -> None:  # fmt: skip
+        self._suite = suite
+        self._target = target
+        self._compiler = compiler
+        self._worker = worker
+        self._settings = settings
+        self._may_run = may_run
+        self._compile_threads = compile_threads
+        self._rng = rng or random.SystemRandom()
+
+    def key(self, source: str) -> str:
+        """The key that this source's evaluation has here."""
+        return evaluation_key(
+            source=source, contract=CONTRACT, flags=self._compiler.flags, suite=self._suite,
+            environment=self._target.environment, settings=self._settings,
+        )  # fmt: skip
+
+    def evaluate(self, source: str) -> Evaluation:
+        """The record of one candidate. Raises EnvironmentFault where something else than the candidate is at fault."""
+        return self._measure(self._compile(source))
+
+    def evaluate_all(
+        self, sources: Sequence[str], on_done: Callable[[int, Evaluation], None] | None = None
+    ) -> list[Evaluation]:
+        """The records in the order of the sources; `on_done(index, evaluation)` hears of each as it is complete.
+
+        Candidates compile in parallel and are measured one at a time; those of which the compiler foretells a collapse
+        come last. Raises EnvironmentFault, and then drops what has not begun.
+        """
+        done: dict[int, Evaluation] = {}
+        with ThreadPoolExecutor(self._compile_threads) as threads:
+            futures = [threads.submit(self._compile, source) for source in sources]
+            try:
+                for index, compiled in self._in_measuring_order(futures):
+                    done[index] = self._measure(compiled)
+                    if on_done is not None:
+                        on_done(index, done[index])
+            finally:
+                threads.shutdown(cancel_futures=True)
+        return [done[index] for index in range(len(sources))]
+
+    def _in_measuring_order(
+        self, futures: Sequence[Future[Evaluation | _Compiled]]
+    ) -> Iterator[tuple[int, Evaluation | _Compiled]]:
+        if self._target.compiling_disturbs:
+            wait(futures)
+        last: list[tuple[int, _Compiled]] = []
+        for index, future in enumerate(futures):
+            compiled = future.result()
+            if isinstance(compiled, _Compiled) and compiled.foretells_collapse:
+                last.append((index, compiled))
+            else:
+                yield index, compiled
+        yield from last
+
+    def _compile(self, source: str) -> Evaluation | _Compiled:
+        """manifest → rules → plan → compile; the record of a candidate that does not come through. Runs in a thread."""
+        start = time.monotonic()
+        try:
+            plan = self._plan(source)
+            start = time.monotonic()
+            builds = self._compiler.compile(source, plan.builds)
+        except CandidateFault as fault:
+            refused = Measured(status=fault.status, reason=fault.reason)
+            return self._record(source, (), refused, compile_s=time.monotonic() - start)
+        return _Compiled(source=source, plan=plan, builds=builds, compile_s=time.monotonic() - start)
+
+    def _plan(self, source: str) -> SuitePlan:
+        """manifest → rules → plan. Raises CandidateFault where the candidate fails one of them."""
+        manifest = read_manifest(source)
+        check_rules(source, manifest)
+        device = self._target.environment.device
+        if not self._target.names.intersection(manifest.targets):
+            raise CandidateFault(
+                Status.UNSUPPORTED,
+                f"targets {', '.join(manifest.targets)}; {device} runs {', '.join(sorted(self._target.names))}",
+            )
+        if not self._may_run(source):
+            raise CandidateFault(
+                Status.INVALID,
+                "not a shipped seed with other knob values, and this backend would run it natively, with your rights; "
+                "set backend.run_model_code=true to allow that",
+            )
+        return plan_suite(manifest, self._suite, self._target.sm_count)
+
+    def _measure(self, candidate: Evaluation | _Compiled) -> Evaluation:
+        """measure → score; what was refused before has its record already."""
+        if isinstance(candidate, Evaluation):
+            return candidate
+        job = Job(
+            plan=candidate.plan, binaries={build.build: build.binary for build in candidate.builds},
+            settings=self._settings, rng_seed=self._rng.getrandbits(SEED_BITS),
+        )  # fmt: skip
+        measured = self._worker.measure(job)
+        return self._record(candidate.source, candidate.builds, measured, compile_s=candidate.compile_s)
+
+    def _record(
+        self, source: str, builds: Sequence[CompiledBuild], measured: Measured, *, compile_s: float
+    ) -> Evaluation:
+        score = None
+        if measured.status is Status.PASSED:
+            score = score_suite(measured.timings, self._suite, self._settings.bootstrap_draws)
+        return Evaluation(
+            key=self.key(source), source_sha256=source_sha256(source), suite=self._suite.name,
+            status=measured.status, reason=measured.reason, environment=self._target.environment,
+            builds=tuple(build.report for build in builds), checks=measured.checks, timings=measured.timings,
+            geomean=score.geomean if score else None,
+            geomean_low=score.interval.low if score else None, geomean_high=score.interval.high if score else None,
+            compile_s=compile_s, check_s=measured.check_s, time_s=measured.time_s,
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+"""What the worker does for one candidate: every check, then every timing, with the timed outputs checked again."""
+
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fitness.backends.backend import Backend, Baseline
+from fitness.correctness import check_suite
+from fitness.evaluation import ScenarioCheck, ScenarioTiming, Status
+from fitness.faults import CandidateFault
+from fitness.judge_settings import JudgeSettings
+from fitness.plan import Build, SuitePlan
+from fitness.timing import time_scenario
+from fitness.watch import Watch
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One compiled candidate to be measured; picklable. `rng_seed` decides every input, order and resampling."""
+
+    plan: SuitePlan
+    binaries: Mapping[Build, Path]
+    settings: JudgeSettings
+    rng_seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """How far a candidate came, with what was found on the way."""
+
+    status: Status
+    reason: str  # "" where it passed
+    checks: tuple[ScenarioCheck, ...] = ()
+    timings: tuple[ScenarioTiming, ...] = ()  # complete where PASSED, partial where STOPPED_EARLY, else empty
+    check_s: float = 0.0
+    time_s: float = 0.0
+
+    @property
+    def left_intact(self) -> bool:
+        """Whether the process can be trusted with another candidate: it only ever gave outputs, right or wrong."""
+        wrong_output = bool(self.checks) and not self.checks[-1].passed
+        return self.status in (Status.PASSED, Status.STOPPED_EARLY) or wrong_output
+
+
+def measure(job: Job, backend: Backend, baseline: Baseline, watch: Watch) -> Measured:
+    """The measurements of a candidate, up to the first fault of its own. Raises EnvironmentFault for any other."""
+    rng, settings = random.Random(job.rng_seed), job.settings  # noqa: S311  # the secret is its seed
+    checks: list[ScenarioCheck] = []
+    timings: list[ScenarioTiming] = []
+    status, reason = Status.PASSED, ""
+    start, checked = time.monotonic(), None
+    try:
+        for check in check_suite(job.plan, job.binaries, backend, settings, rng, watch):
+            checks.append(check)
+            _demand_right(check)
+        checked = time.monotonic()
+        for plan in job.plan.scenarios:
+            timed = time_scenario(plan, job.binaries, backend, baseline, settings, rng, watch)
+            checks.append(timed.check)
+            _demand_right(timed.check)
+            timings += [timed.timing] if timed.timing else []
+            _demand_fast(timings[-1], settings.stop_below_speedup)
+    except CandidateFault as fault:
+        status, reason = fault.status, fault.reason
+    end = time.monotonic()
+    return Measured(
+        status=status, reason=reason, checks=tuple(checks),
+        timings=tuple(timings) if status in (Status.PASSED, Status.STOPPED_EARLY) else (),
+        check_s=(checked or end) - start, time_s=end - checked if checked else 0.0,
+    )  # fmt: skip
+
+
+def _demand_right(check: ScenarioCheck) -> None:
+    if not check.passed:
+        after = " after it was timed" if check.stage == "timed" else ""
+        raise CandidateFault(
+            Status.INCORRECT, f"wrong output on {check.scenario}, {check.distribution} inputs{after}: {check.reason}"
+        )
+
+
+def _demand_fast(timing: ScenarioTiming, least_speedup: float) -> None:
+    if timing.speedup < least_speedup:
+        raise CandidateFault(
+            Status.STOPPED_EARLY,
+            f"speedup {timing.speedup:.3f} on {timing.scenario}; below {least_speedup:g} the rest is not measured",
+        )

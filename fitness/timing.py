@@ -1,0 +1,201 @@
+"""The timing stage: a scenario's candidate beside the baseline, call by call, on the same fresh inputs.
+
+Each pair of calls gets new inputs, poisoned outputs and a cold cache, and the two go in random order, so that a drift
+of the clock rate meets both. The baseline's output is poisoned before the candidate runs: nothing is there to copy.
+"""
+
+import math
+import random
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from fitness.backends.backend import Backend, Baseline, BaselineReplay, Bound, Replay, Tensors
+from fitness.correctness import SEED_BITS, bind_watched, judge_output
+from fitness.evaluation import ScenarioCheck, ScenarioTiming
+from fitness.faults import EnvironmentFault
+from fitness.gate import Case
+from fitness.inputs import Distribution, draw_inputs
+from fitness.judge_settings import JudgeSettings
+from fitness.plan import Build, ScenarioPlan
+from fitness.scenario import Scenario
+from fitness.score import speedup_interval
+from fitness.watch import Watch
+
+TIMED_DISTRIBUTION = Distribution.NORMAL
+MAX_BASELINE_DIFFERENCE = 0.05  # of the output's Euclidean norm; two right kernels differ by less than 0.01
+TRIALS = 5  # calls of each setting of the baseline, to choose among several
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimedScenario:
+    """A scenario's times, and the verdict on the output of the last timed call."""
+
+    timing: ScenarioTiming | None  # None where that output is wrong: times of a wrong result mean nothing
+    check: ScenarioCheck
+
+
+@dataclass(frozen=True, kw_only=True)
+class _FastestCall:
+    """The baseline's best way of computing a scenario."""
+
+    setting: str
+    replay: BaselineReplay
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Pair:
+    """Both sides of a scenario, made ready, each on its own tensors."""
+
+    scenario: Scenario
+    bound: Bound
+    baseline_tensors: Tensors
+    baseline: _FastestCall
+    backend: Backend
+    watch: Watch
+
+    def set_inputs(self, input_seed: int) -> None:
+        ours, theirs = self.baseline_tensors, self.bound.tensors
+        draw_inputs(TIMED_DISTRIBUTION, input_seed, ours.q, ours.k, ours.v)
+        for source, target in ((ours.q, theirs.q), (ours.k, theirs.k), (ours.v, theirs.v)):
+            target.copy_(source)
+
+    def warm_up(self) -> None:
+        """One call of each side, from whatever cache there is."""
+        with self.watch.candidate(f"warming up the candidate on {self.scenario.name}"):
+            self.bound.replay.run()
+        self.baseline.replay.run()
+
+    def time_candidate(self) -> float:
+        """Milliseconds of one call from a cold cache."""
+        self.baseline.replay.output.fill_(math.nan)
+        self.bound.poison()
+        with self.watch.candidate(f"timing the candidate on {self.scenario.name}"):
+            return self._timed(self.bound.replay)
+
+    def time_baseline(self) -> float:
+        """Milliseconds of one call from a cold cache."""
+        self.watch.harness(f"timing the baseline on {self.scenario.name}")
+        return self._timed(self.baseline.replay)
+
+    def difference(self) -> torch.Tensor:
+        """Candidate less baseline on the last inputs, float32.
+
+        Raises EnvironmentFault where that is too large: the candidate has passed, so the baseline computes another
+        thing, and its time says nothing.
+        """
+        self.baseline.replay.run()
+        candidate = self.bound.tensors.o.float()
+        difference = candidate - self.baseline.replay.output.float()
+        size, distance = (float(torch.linalg.vector_norm(each)) for each in (candidate, difference))
+        if distance <= MAX_BASELINE_DIFFERENCE * size:
+            return difference
+        raise EnvironmentFault(
+            f"the baseline's output on {self.scenario.name} lies {distance:.3g} from a right one of norm {size:.3g}; "
+            f"expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, or does not suit the scenario"
+        )
+
+    def _timed(self, replay: Replay) -> float:
+        self.backend.flush_cache()  # right before the call, which a device queues while it is still at this
+        milliseconds = replay.time_ms()
+        if math.isfinite(milliseconds) and milliseconds > 0:
+            return milliseconds
+        raise EnvironmentFault(
+            f"the clock gave {milliseconds} ms for one call on {self.scenario.name}; expected more than 0: it is too "
+            "coarse for this scenario, or broken"
+        )
+
+
+def time_scenario(
+    plan: ScenarioPlan, binaries: Mapping[Build, Path], backend: Backend, baseline: Baseline, settings: JudgeSettings,
+    rng: random.Random, watch: Watch,
+) -> TimedScenario:  # fmt: skip
+    """A scenario's times and the verdict on the last timed output.
+
+    Raises CandidateFault where the candidate breaks, EnvironmentFault where the clock gives no positive time.
+    """
+    scenario = plan.scenario
+    pair = _make_pair(scenario, bind_watched(plan, binaries, backend, watch), backend, baseline, watch)
+    pair.set_inputs(rng.getrandbits(SEED_BITS))
+    for _ in range(settings.warmups):
+        pair.warm_up()
+    samples = _repeat(pair, settings, rng)
+    case = Case(scenario=scenario.name, distribution=TIMED_DISTRIBUTION, stage="timed", input_seed=samples.last_seed)
+    check = judge_output(pair.bound, scenario, TIMED_DISTRIBUTION, case)
+    watch.harness(f"timed {scenario.name}", check)
+    if not check.passed:
+        return TimedScenario(timing=None, check=check)
+    return TimedScenario(timing=_summarise(pair, samples, settings, rng), check=check)
+
+
+def _make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: Baseline, watch: Watch) -> _Pair:
+    tensors = Tensors(**{name: torch.empty_like(getattr(bound.tensors, name)) for name in ("q", "k", "v", "o", "lse")})
+    draw_inputs(TIMED_DISTRIBUTION, 0, tensors.q, tensors.k, tensors.v)  # a capture may call it on what lies there
+    fastest = _fastest_call(baseline, tensors, scenario, backend, watch)
+    return _Pair(
+        scenario=scenario, bound=bound, baseline_tensors=tensors, baseline=fastest, backend=backend, watch=watch
+    )
+
+
+def _fastest_call(
+    baseline: Baseline, tensors: Tensors, scenario: Scenario, backend: Backend, watch: Watch
+) -> _FastestCall:
+    """The baseline at the setting that serves it best here, since beating a poor setting proves nothing."""
+    found = []
+    for setting, call in baseline.calls(tensors, scenario).items():
+        watch.harness(f"preparing the baseline ({setting}) for {scenario.name}")
+        found.append(_FastestCall(setting=setting, replay=backend.capture(call)))
+    return found[0] if len(found) == 1 else min(found, key=lambda each: _trial_ms(each.replay, backend))
+
+
+def _trial_ms(replay: Replay, backend: Backend) -> float:
+    times = []
+    for _ in range(TRIALS):
+        backend.flush_cache()
+        times.append(replay.time_ms())
+    return float(np.median(times))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Samples:
+    """Milliseconds call by call, and the seed of the inputs of the last pair."""
+
+    candidate_ms: tuple[float, ...]
+    baseline_ms: tuple[float, ...]
+    last_seed: int
+
+
+def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
+    """As many pairs of calls as the settings and the time allow."""
+    candidate_ms: list[float] = []
+    baseline_ms: list[float] = []
+    turns = [(pair.time_candidate, candidate_ms), (pair.time_baseline, baseline_ms)]
+    end, input_seed = time.monotonic() + settings.scenario_budget_s, 0
+    for done in range(settings.repeats):
+        if done >= settings.least_repeats and time.monotonic() > end:
+            break
+        input_seed = rng.getrandbits(SEED_BITS)
+        pair.set_inputs(input_seed)
+        rng.shuffle(turns)
+        for time_call, samples in turns:
+            samples.append(time_call())
+    return _Samples(candidate_ms=tuple(candidate_ms), baseline_ms=tuple(baseline_ms), last_seed=input_seed)
+
+
+def _summarise(pair: _Pair, samples: _Samples, settings: JudgeSettings, rng: random.Random) -> ScenarioTiming:
+    candidate, baseline = (float(np.median(times)) for times in (samples.candidate_ms, samples.baseline_ms))
+    interval = speedup_interval(
+        samples.candidate_ms, samples.baseline_ms, settings.bootstrap_draws, np.random.default_rng(rng.getrandbits(64))
+    )
+    difference = pair.difference()
+    return ScenarioTiming(
+        scenario=pair.scenario.name, candidate_ms=samples.candidate_ms, baseline_ms=samples.baseline_ms,
+        candidate_median_ms=candidate, baseline_median_ms=baseline, speedup=baseline / candidate,
+        speedup_low=interval.low, speedup_high=interval.high, tflops=pair.scenario.flops / (candidate * 1e9),
+        baseline_difference_max=float(difference.abs().max()),
+        baseline_difference_rms=float(difference.square().mean().sqrt()), baseline_setting=pair.baseline.setting,
+    )  # fmt: skip

@@ -1,0 +1,185 @@
+"""The killable process that measures candidates on one device, and whom a death in it is blamed on.
+
+It protects the search from a candidate's crashes, endless loops and broken contexts. It does not protect the machine:
+on the host backend a candidate is native code with this user's rights.
+"""
+
+import functools
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from multiprocessing.connection import Connection
+from types import TracebackType
+from typing import Self
+
+from fitness.backends.backend import Backend, Baseline
+from fitness.backends.host import HostBackend
+from fitness.baselines.selection import build_baseline, check_baseline
+from fitness.evaluation import Status
+from fitness.faults import EnvironmentFault
+from fitness.measure import Job, Measured, measure
+from fitness.process import Done, KillableProcess, ProcessDied, ProcessFailure, ProcessTimeout, Progress
+from fitness.process_limits import ProcessLimits
+from fitness.scenario import Suite
+from fitness.watch import Party, Step, Watch
+
+PRELOAD = ("torch", "numpy", "fitness.measure")  # for start_fork_server: a restart then costs a fork
+
+_START_S = 300.0  # to build the backend and import the baseline
+_FAULT_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE", "SIGTRAP")
+
+
+class BackendKind(StrEnum):
+    """Which backend a worker runs."""
+
+    CUDA = "cuda"
+    HOST = "host"
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """What a worker builds inside its process, and what that may take."""
+
+    backend: BackendKind
+    baseline: str
+    threads: int = 1  # of the processor: for the candidate on the host backend, and for the baseline beside it
+    device_index: int = 0  # of the GPU, after CUDA_VISIBLE_DEVICES
+    limits: ProcessLimits = field(default_factory=ProcessLimits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceSide:
+    """What lives in the worker's process."""
+
+    backend: Backend
+    baseline: Baseline
+
+
+@dataclass(frozen=True, kw_only=True)
+class BaselineFacts:
+    """The baseline that the worker has."""
+
+    name: str
+    version: str
+
+
+class Worker:
+    """Measures one candidate at a time in a process of its own, which starts with the first request.
+
+    `open_side` builds the backend and the baseline there. Where candidates share the process's memory, as on the host,
+    each gets a fresh process; otherwise the process is replaced after a candidate that may have broken it.
+    """
+
+    def __init__(self, open_side: Callable[[], DeviceSide], *, limits: ProcessLimits, shares_memory: bool) -> None:
+        self._process = KillableProcess(functools.partial(_serve, open_side), limits=limits)
+        self._shares_memory = shares_memory
+
+    def baseline(self, suite: Suite) -> BaselineFacts:
+        """Name and version of the baseline. Raises BaselineUnavailableError where it cannot do the suite."""
+        try:
+            facts = self._ask(suite, lambda _: None)
+        except ProcessFailure as failure:
+            raise _environment_fault(failure, "preparing the device and the baseline") from failure
+        if not isinstance(facts, BaselineFacts):
+            raise TypeError(f"the worker answered {facts!r} when asked for its baseline")
+        return facts
+
+    def measure(self, job: Job) -> Measured:
+        """The measurements, up to the candidate's first fault. Raises EnvironmentFault for any that is not its own."""
+        steps: list[Step] = []
+        try:
+            measured = self._ask(job, lambda step: steps.append(step) if isinstance(step, Step) else None)
+        except ProcessFailure as failure:
+            return self._blame(failure, steps, job)
+        if not isinstance(measured, Measured):
+            raise TypeError(f"the worker answered {measured!r} when asked to measure")
+        if self._shares_memory or not measured.left_intact:
+            self._process.close()
+        return measured
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _ask(self, request: Job | Suite, on_progress: Callable[[object], None]) -> object:
+        reply = self._process.request(request, deadline_s=_START_S, on_progress=on_progress)
+        if isinstance(reply, EnvironmentFault):
+            self._process.close()
+            raise reply
+        return reply
+
+    def _blame(self, failure: ProcessFailure, steps: Sequence[Step], job: Job) -> Measured:
+        """What a death says of the candidate. Raises EnvironmentFault where it says nothing."""
+        activity = steps[-1].activity if steps else "preparing the device and the baseline"
+        checks = tuple(step.check for step in steps if step.check)
+        parties = [step.party for step in steps]
+        if parties and parties[-1] is Party.CANDIDATE:
+            if isinstance(failure, ProcessTimeout):
+                reason = f"{activity} took longer than {job.settings.call_timeout_s:g} s"
+                return Measured(status=Status.TIMEOUT, reason=reason, checks=checks)
+            reason = f"{failure} while {activity} (a read or write outside the tensors?)"
+            return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)
+        broken = isinstance(failure, ProcessDied) and failure.cause in _FAULT_SIGNALS
+        if self._shares_memory and broken and Party.CANDIDATE in parties:
+            reason = f"{failure} {activity}: the candidate had run in it (a write outside the tensors?)"
+            return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)
+        raise _environment_fault(failure, activity) from failure
+
+
+def open_side(settings: WorkerSettings) -> DeviceSide:
+    """The backend and the baseline of the settings. Raises EnvironmentFault where one of them is not to be had."""
+    return DeviceSide(backend=_build_backend(settings), baseline=build_baseline(settings.baseline))
+
+
+def open_worker(settings: WorkerSettings) -> Worker:
+    """A worker on the device of the settings; nothing starts before its first request."""
+    shares_memory = settings.backend is BackendKind.HOST
+    return Worker(functools.partial(open_side, settings), limits=settings.limits, shares_memory=shares_memory)
+
+
+def _build_backend(settings: WorkerSettings) -> Backend:
+    match settings.backend:
+        case BackendKind.HOST:
+            return HostBackend(threads=settings.threads)
+        case BackendKind.CUDA:
+            from fitness.backends.cuda import CudaBackend  # CuPy, which only GPU machines have
+
+            return CudaBackend(device_index=settings.device_index)
+
+
+def _environment_fault(failure: ProcessFailure, activity: str) -> EnvironmentFault:
+    output = failure.output or "it wrote nothing"
+    return EnvironmentFault(f"the worker failed, and not by the candidate, {activity}: {failure}; {output}")
+
+
+def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
+    """Answer requests in the child until the parent closes its end."""
+    side: DeviceSide | None = None
+    while True:
+        request = connection.recv()
+        reply: object
+        try:
+            side = side or open_side()
+            reply = _answer(request, side, connection)
+        except EnvironmentFault as fault:
+            reply = fault
+        except Exception:  # noqa: BLE001  # the worker's edge: whatever broke, the parent must hear of it
+            reply = EnvironmentFault(f"the worker broke, and not by the candidate:\n{traceback.format_exc()}")
+        connection.send(Done(reply))
+
+
+def _answer(request: Job | Suite, side: DeviceSide, connection: Connection) -> object:
+    if isinstance(request, Suite):
+        check_baseline(side.baseline, request)
+        return BaselineFacts(name=side.baseline.name, version=side.baseline.version)
+    watch = Watch(lambda step, deadline_s: connection.send(Progress(step, deadline_s)), request.settings)
+    return measure(request, side.backend, side.baseline, watch)

@@ -1,0 +1,259 @@
+"""Sources compiled by the real NVRTC in processes of their own: good ones, bad ones, and those that never end."""
+
+from pathlib import Path
+
+import pytest
+
+from fitness.build_cache import BuildCache
+from fitness.compiler import CompiledBuild, NvrtcCompiler, build_names, require_kernels
+from fitness.evaluation import BuildReport, KernelResources, Status
+from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.plan import Build, LaunchPlan, ScenarioPlan, SuitePlan
+from fitness.process import start_fork_server
+from fitness.scenario import ElementType, Scenario
+
+INCLUDE_DIR = Path(__file__).parents[2] / "kernels" / "include"
+KERNEL = 'extern "C" __global__ void k(int* o, int i) {{ {} }}\n'
+BOMB = (
+    "template <int N, int M> struct A { static constexpr int v = A<N - 1, M * 2>::v + A<N - 1, M * 2 + 1>::v; };\n"
+    "template <int M> struct A<0, M> { static constexpr int v = 1; };\n" + KERNEL.format("o[0] = A<26, 0>::v;")
+)
+UNROLL_BOMB = KERNEL.format(
+    "\n#pragma unroll\nfor (int a = 0; a < 500; a++) {"
+    "\n#pragma unroll\nfor (int b = 0; b < 500; b++) o[a * i + b] += o[b * i + a] * a; }\n"
+)
+
+
+def a_build(element_type=ElementType.BF16, **defines):
+    return Build(defines=tuple(defines.items()), element_type=element_type)
+
+
+ONE = (a_build(),)
+
+
+@pytest.fixture(scope="module")
+def cache_folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+def nvrtc_compiler(folder, timeout_s=60.0):
+    return NvrtcCompiler(
+        arch="sm_90a", include_dir=INCLUDE_DIR, cache=BuildCache(folder), processes=2, timeout_s=timeout_s,
+        memory_bytes=4 << 30,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def compiler(cache_folder):
+    pytest.importorskip("cupy")
+    start_fork_server()
+    compiler = nvrtc_compiler(cache_folder)
+    yield compiler
+    compiler.close()
+
+
+def refusal(compiler, source, builds=ONE):
+    with pytest.raises(CandidateFault) as fault:
+        compiler.compile(source, builds)
+    return fault.value
+
+
+def test_the_version_is_nvrtcs_own_and_the_flags_ask_for_no_fast_math(compiler):
+    name, version = compiler.version.split()
+    assert name == "NVRTC"
+    assert len(version.split(".")) == 3
+    assert compiler.flags == ("-std=c++17", "-default-device", "-arch=sm_90a", "--ptxas-options=-v")
+
+
+def test_each_build_has_its_binary_and_report(compiler):
+    source = '#include "attention.cuh"\nextern "C" __global__ void k(const __grid_constant__ AttentionParams p) {' \
+        " __shared__ float s[WIDTH]; s[threadIdx.x] = to_float(p.q[threadIdx.x]); __syncthreads();" \
+        " p.o[threadIdx.x] = to_element(s[WIDTH - 1 - threadIdx.x]); }"  # fmt: skip
+    builds = (a_build(WIDTH=32), a_build(WIDTH=64), a_build(ElementType.FP16, WIDTH=64))
+    compiled = compiler.compile(source, builds)
+    assert [each.build for each in compiled] == list(builds)
+    assert [each.report.name for each in compiled] == [
+        "element=bf16 WIDTH=32", "element=bf16 WIDTH=64", "element=fp16 WIDTH=64",
+    ]  # fmt: skip
+    assert [each.report.kernels[0].shared_bytes for each in compiled] == [128, 256, 256]
+    assert all(0 < each.report.kernels[0].registers < 32 for each in compiled)
+    assert all(each.binary.read_bytes()[:4] == b"\x7fELF" for each in compiled)
+    assert len({each.binary for each in compiled}) == 3
+    assert compiler.compile(source, builds) == compiled
+
+
+def test_the_same_source_compiled_again_without_the_cache_has_the_same_report(compiler, tmp_path):
+    source = KERNEL.format("o[0] = i * 7;")
+    (first,) = compiler.compile(source, ONE)
+    for path in first.binary.parent.iterdir():
+        path.unlink()
+    (second,) = compiler.compile(source, ONE)
+    assert second.report == first.report
+    assert second.report.kernels[0].registers > 0
+
+
+def test_spills_are_reported(compiler):
+    source = (
+        'extern "C" __global__ void __launch_bounds__(1024, 2) k(float* o) { float a[64];\n'
+        "for (int i = 0; i < 64; i++) a[i] = o[i * threadIdx.x];\n"
+        "for (int j = 0; j < 100; j++) {\n#pragma unroll\n"
+        "for (int i = 0; i < 64; i++) a[i] = a[i] * a[(i + 7) % 64] + o[j]; __syncthreads(); }\n"
+        "for (int i = 0; i < 64; i++) o[i + threadIdx.x * 64] = a[i]; }\n"
+    )
+    ((kernel,),) = (each.report.kernels for each in compiler.compile(source, ONE))
+    assert kernel.registers == 32
+    assert kernel.spill_store_bytes > 100
+    assert kernel.stack_bytes > 100
+
+
+def test_an_error_comes_with_the_line_and_the_build(compiler):
+    source = KERNEL.format("\n#if WIDTH == 64\no[0] = wdith;\n#endif\n")
+    fault = refusal(compiler, source, (a_build(WIDTH=32), a_build(WIDTH=64)))
+    assert fault.status is Status.COMPILE_ERROR
+    assert fault.reason == (
+        'in the build WIDTH=64: candidate.cu(3): error: identifier "wdith" is undefined\n'
+        "  o[0] = wdith;\n"
+        "         ^"
+    )
+
+
+def test_a_fault_is_kept_too(compiler, cache_folder):
+    source = KERNEL.format("never_heard_of();")
+    reason = refusal(compiler, source).reason
+    records = sorted(cache_folder.glob("*.json"))
+    assert refusal(compiler, source).reason == reason
+    assert sorted(cache_folder.glob("*.json")) == records
+
+
+@pytest.mark.parametrize("source", [BOMB, UNROLL_BOMB], ids=["templates", "unroll"])
+def test_a_compile_that_never_ends_is_killed_and_the_next_one_answered(compiler, cache_folder, source):
+    impatient = nvrtc_compiler(cache_folder, timeout_s=0.5)
+    fault = refusal(impatient, source)
+    assert fault.status is Status.COMPILE_ERROR
+    assert fault.reason == "compiling took longer than 0.5 s"
+    (compiled,) = compiler.compile(KERNEL.format("o[0] = i;"), ONE)
+    assert compiled.report.kernels[0].kernel == "k"
+    impatient.close()
+
+
+def test_endless_recursion_is_a_readable_error(compiler):
+    endless = "template <int N> struct A { static constexpr int v = A<N + 1>::v + 1; };\n"
+    fault = refusal(compiler, endless + KERNEL.format("o[0] = A<0>::v;"))
+    assert fault.status is Status.COMPILE_ERROR
+    assert 'candidate.cu(1): error: excessive recursion at instantiation of class "A<200>"' in fault.reason
+    assert len(fault.reason.splitlines()) <= 61
+
+
+@pytest.mark.parametrize(
+    "include",
+    [
+        '#include "{}"',
+        "#inc\\\nlude <{}>",
+        '%:include "{}"',
+        "#define FILE \"{}\"\n#include FILE",
+        '#/* */include "{}"',
+        '#define TEXT(x) #x\nextern "C" __global__ void k() {{ static_assert(false, TEXT(\n#include "{}"\n)); }}',
+    ],
+)
+def test_no_text_of_a_file_reaches_a_reason(compiler, tmp_path, include):
+    secret = tmp_path / "notes.txt"
+    secret.write_text("swordfish\n")
+    fault = refusal(compiler, include.format(secret) + "\n" + KERNEL.format(""))
+    assert fault.status is Status.COMPILE_ERROR
+    assert "this cannot be included; only attention.cuh, cuda_bf16.h and cuda_fp16.h can" in fault.reason
+    assert "swordfish" not in fault.reason
+    assert "notes" not in fault.reason
+
+
+def test_whether_a_file_exists_cannot_be_asked(compiler):
+    source = '#if __has_include("/etc/passwd")\n#error there\n#endif\n' + KERNEL.format("o[0] = i;")
+    assert compiler.compile(source, ONE)[0].report.kernels[0].kernel == "k"
+
+
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("__device__ int calls;\n" + KERNEL.format("o[0] = calls++;"), "keeps state in device memory, or could: calls"),
+        ("__constant__ int t = 3;\n" + KERNEL.format(
+            'unsigned long long a = (unsigned long long)&t; asm volatile("" : "+l"(a)); *(volatile int*)a = i;'
+        ), "takes the address of __constant__ memory"),
+        (KERNEL.format("*(void**)o = malloc(8);"), "calls malloc; on the device there is no heap"),
+        (KERNEL.format('printf("%d", i);'), "calls vprintf"),
+    ],
+)  # fmt: skip
+def test_what_could_keep_state_is_invalid(compiler, source, told):
+    fault = refusal(compiler, source)
+    assert fault.status is Status.INVALID
+    assert told in fault.reason
+
+
+def test_constants_at_file_scope_are_welcome(compiler):
+    source = "constexpr int TILE = 128, ROWS = TILE / 2;\n" + KERNEL.format("o[0] = i * ROWS;")
+    assert len(compiler.compile(source, ONE)) == 1
+
+
+@pytest.mark.parametrize("source", ["", "int main() { return 0; }", "__device__ void f() {}"])
+def test_a_source_without_a_kernel_is_refused(compiler, source):
+    fault = refusal(compiler, source)
+    assert (fault.status, fault.reason) == (Status.COMPILE_ERROR, "the source has no __global__ function")
+
+
+@pytest.mark.parametrize("source", ["\ud800", "int a;\0" + KERNEL.format("")])
+def test_a_source_that_is_not_text_is_invalid(compiler, source):
+    assert refusal(compiler, source).status is Status.INVALID
+
+
+def test_too_much_shared_memory_is_ptxas_to_tell(compiler):
+    fault = refusal(compiler, KERNEL.format("__shared__ int s[100000]; s[i] = i; __syncthreads(); o[0] = s[o[1]];"))
+    assert fault.reason == "ptxas: Entry function 'k' uses too much shared data (0x61a80 bytes, 0x38c00 max)"
+
+
+def test_a_cache_that_cannot_be_written_is_the_environments_fault(compiler, tmp_path):
+    (tmp_path / "file").write_text("")
+    blocked = nvrtc_compiler(tmp_path / "file")
+    with pytest.raises(EnvironmentFault, match="compile cache"):
+        blocked.compile(KERNEL.format("o[0] = i;"), ONE)
+    blocked.close()
+
+
+def test_a_missing_header_is_the_environments_fault(tmp_path):
+    with pytest.raises(EnvironmentFault, match="contract's header cannot be read"):
+        NvrtcCompiler(
+            arch="sm_90a", include_dir=tmp_path, cache=BuildCache(tmp_path), processes=1, timeout_s=1.0, memory_bytes=1
+        )
+
+
+def test_an_unknown_architecture_is_the_environments_fault(compiler, tmp_path):
+    unknown = NvrtcCompiler(
+        arch="sm_11z", include_dir=INCLUDE_DIR, cache=BuildCache(tmp_path), processes=1, timeout_s=9.0,
+        memory_bytes=4 << 30,
+    )  # fmt: skip
+    with pytest.raises(EnvironmentFault, match="NVRTC cannot be used"):
+        unknown.compile(KERNEL.format(""), ONE)
+    unknown.close()
+
+
+def test_no_builds_compile_to_nothing(compiler):
+    assert compiler.compile(KERNEL.format(""), ()) == ()
+
+
+def test_builds_are_named_by_what_differs():
+    assert build_names([a_build(HD=64, CAUSAL=0), a_build(HD=64, CAUSAL=1)]) == ("CAUSAL=0", "CAUSAL=1")
+    assert build_names([a_build(HD=64)]) == ("element=bf16",)
+    assert build_names([a_build(), a_build(ElementType.FP16)]) == ("element=bf16", "element=fp16")
+
+
+@pytest.mark.parametrize(("there", "hint"), [("_Z7forwardPi", ' (a mangled name lacks its extern "C")'), ("other", "")])
+def test_a_launch_of_a_kernel_that_is_not_there_names_what_is(there, hint):
+    scenario = Scenario(batch=1, heads=1, kv_heads=1, seqlen_q=1, seqlen_k=1, head_dim=64, causal=False)
+    launch = LaunchPlan(kernel="forward", grid=(1, 1, 1), block=(32, 1, 1), shared_bytes=0)
+    plan = ScenarioPlan(scenario=scenario, build=ONE[0], tensor_maps=(), workspaces=(), launches=(launch,))
+    kernel = KernelResources(
+        kernel=there, registers=8, spill_store_bytes=0, spill_load_bytes=0, stack_bytes=0, shared_bytes=0
+    )
+    report = BuildReport(name="", kernels=(kernel,), advisories=())
+    compiled = (CompiledBuild(build=ONE[0], binary=Path("x.cubin"), report=report),)
+    with pytest.raises(CandidateFault) as fault:
+        require_kernels(SuitePlan(scenarios=(plan,), edges=()), compiled)
+    assert fault.value.status is Status.COMPILE_ERROR
+    assert fault.value.reason == f"the manifest launches forward; the source has {there}{hint}"

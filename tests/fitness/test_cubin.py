@@ -1,0 +1,101 @@
+"""What real cubins hold, and which of their variables a kernel only reads."""
+
+import re
+
+import pytest
+
+from fitness.cubin import Cubin, read_cubin
+from fitness.nvrtc import options_for
+from fitness.ptx import addresses_constants, only_read
+
+KERNEL = 'extern "C" __global__ void k(int* o, int i) {{ {} }}'
+
+
+@pytest.fixture(scope="module")
+def build():
+    """Compiles a source in this process to its cubin and PTX."""
+    nvrtc = pytest.importorskip("cupy").cuda.nvrtc
+
+    def build(source):
+        program = nvrtc.createProgram(source, "candidate.cu", [], [])
+        nvrtc.compileProgram(program, [*options_for("sm_90a")])
+        cubin, ptx = nvrtc.getCUBIN(program), nvrtc.getPTX(program).decode()
+        nvrtc.destroyProgram(program)
+        return cubin, ptx
+
+    return build
+
+
+def test_kernels_are_listed_by_their_names_and_functions_are_not(build):
+    source = (
+        "__noinline__ __device__ int f(int* o) { return atomicAdd(o, 1); }\n"
+        + KERNEL.format("o[0] = f(o) + f(o + i);")
+        + "\n__global__ void mangled(int* o) { o[0] = 1; }"
+    )
+    assert sorted(read_cubin(build(source)[0]).kernels) == ["_Z7mangledPi", "k"]
+
+
+def test_a_plain_kernel_keeps_and_imports_nothing(build):
+    source = KERNEL.format("__shared__ int s[64]; s[threadIdx.x] = i; __syncthreads(); o[0] = s[i];")
+    assert read_cubin(build(source)[0]) == Cubin(kernels=("k",), writable=(), imported=())
+
+
+@pytest.mark.parametrize(
+    ("declaration", "body", "written"),
+    [
+        ("__device__ int T;", "o[0] = T++;", {"T"}),
+        ("int T = 0;", "o[0] = T++;", {"T"}),
+        ("", "static int T; o[0] = T++;", {"_ZZ1kE1T"}),
+        ("constexpr int T = 3;", "o[0] = i; *(volatile int*)&T = i;", {"T"}),
+        ("constexpr int T[4] = {1, 2, 3, 4};", "o[0] = T[i & 3];", {"T"}),  # its address is taken: it may be written
+        ("constexpr int A = 1; constexpr const int* P[2] = {&A, &A};", "o[0] = *P[i];", {"A", "P"}),
+        (
+            "",
+            'asm volatile("{.global .u32 hidden; st.global.u32 [hidden], %0;}" :: "r"(i) : "memory");',
+            {"hidden"},
+        ),
+        (
+            "",
+            'asm volatile("{.global .u32 one, two; ld.global.u32 %0, [one];}" : "=r"(o[0]) :: "memory");',
+            {"one", "two"},
+        ),
+        ("constexpr int T = 3;", "o[0] = i * T;", set()),
+        ("constexpr int T = 3;", "o[0] = *(volatile int*)&T;", set()),
+        ("__constant__ int T[4] = {1, 2, 3, 4};", "o[0] = T[i & 3];", set()),
+        ("constexpr int div = 3, ld = 4, st = 5;", "o[0] = i / div + ld; o[1] = o[i] / i + st;", set()),
+    ],
+)
+def test_what_could_be_written_is_told_from_what_is_only_read(build, declaration, body, written):
+    cubin, ptx = build(f"{declaration}\n{KERNEL.format(body)}")
+    found = [name for name in read_cubin(cubin).writable if name not in only_read(ptx)]
+    assert {re.sub(r"\$__(\w+)__\d+\$\d+", r"\1", name) for name in found} == written  # ptxas renames what asm declares
+
+
+def test_the_heap_of_the_device_is_an_import(build):
+    source = KERNEL.format("int* p = (int*)malloc(8); o[0] = p[1]; p[1] = i; free(p);")
+    assert sorted(read_cubin(build(source)[0]).imported) == ["free", "malloc"]
+
+
+@pytest.mark.parametrize(
+    ("body", "addressed"),
+    [
+        ("o[0] = T;", False),
+        ('unsigned long long a; asm volatile("cvta.const.u64 %0, T;" : "=l"(a)); *(volatile int*)a = i;', True),
+        ('unsigned long long a = (unsigned long long)&T; asm volatile("" : "+l"(a)); *(volatile int*)a = i;', True),
+    ],
+)
+def test_an_address_of_constant_memory_is_seen(build, body, addressed):
+    _, ptx = build(f"__constant__ int T = 3;\n{KERNEL.format(body)}")
+    assert addresses_constants(ptx) is addressed
+
+
+@pytest.mark.parametrize("image", [b"", b"\x7fELF", b"\x7fELF\x02\x01" + bytes(58), b"#!/bin/sh\n" * 20])
+def test_what_is_not_a_cubin_is_refused(image):
+    with pytest.raises(ValueError, match=r"ELF|cubin|section"):
+        read_cubin(image)
+
+
+def test_a_cubin_cut_short_is_refused(build):
+    image, _ = build(KERNEL.format("o[0] = i;"))
+    with pytest.raises(ValueError, match="cubin"):
+        read_cubin(image[: len(image) // 4])
