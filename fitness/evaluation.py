@@ -1,5 +1,6 @@
 """What is known of a candidate once it has been judged: the full record, of which fitness is one number."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -96,7 +97,8 @@ class Environment:
 class Evaluation:
     """The record of one candidate on one suite. Fields that a status does not reach are empty.
 
-    Raises ValueError where the fields contradict the status: a score without a pass, a pass without one.
+    Raises ValueError where the fields contradict the status: a score without a pass, a pass without one; and for a
+    score that is no positive finite number.
     """
 
     key: str  # identifies what was measured: source, contract, flags, compiler, suite, baseline, device
@@ -118,6 +120,8 @@ class Evaluation:
     def __post_init__(self) -> None:
         if (self.status is Status.PASSED) != (self.geomean is not None):
             raise ValueError(f"evaluation: {self.status} with geomean {self.geomean}")
+        if self.geomean is not None and (type(self.geomean) is not float or not 0 < self.geomean < math.inf):
+            raise ValueError(f"evaluation: geomean is {self.geomean!r}; expected a positive finite float")
         if self.timings and self.status not in (Status.PASSED, Status.STOPPED_EARLY):
             raise ValueError(f"evaluation: {self.status} has no timings to keep")
         if (self.status is Status.PASSED) != (self.reason == ""):
@@ -138,8 +142,10 @@ class Evaluation:
         return min(self.timings, key=lambda timing: timing.speedup)
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; `from_json` gives the equal record back."""
-        return asdict(self)
+        """Plain JSON types, which `from_json` takes back. Raises ValueError for a figure that is not finite."""
+        record = asdict(self)
+        _require_finite(record, "evaluation")
+        return record
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Evaluation":
@@ -151,6 +157,17 @@ class Evaluation:
         fields["checks"] = tuple(ScenarioCheck(**check) for check in fields["checks"])
         fields["timings"] = tuple(_timing(timing) for timing in fields["timings"])
         return cls(**fields)
+
+
+def _require_finite(value: object, place: str) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{place} is {value}, which JSON has no word for")
+    if isinstance(value, dict):
+        for name, each in value.items():
+            _require_finite(each, f"{place}.{name}")
+    if isinstance(value, tuple):
+        for index, each in enumerate(value):
+            _require_finite(each, f"{place}[{index}]")
 
 
 def _build_report(record: Mapping[str, Any]) -> BuildReport:

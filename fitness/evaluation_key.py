@@ -16,16 +16,18 @@ def source_sha256(source: str) -> str:
 
 
 def evaluation_key(
-    *, source: str, contract: int, flags: Sequence[str], suite: Suite, environment: Environment, settings: JudgeSettings
-) -> str:
+    *, source: str, contract: int, compiler: str, flags: Sequence[str], suite: Suite, environment: Environment,
+    settings: JudgeSettings,
+) -> str:  # fmt: skip
     """The hex digest of everything that a measurement depends on.
 
-    The driver is left out of the environment: a record notes it, but an update does not make all records stale.
+    `compiler` is its exact version. The driver is left out of the environment: a record notes it, but an update does
+    not make all records stale.
     """
     depends_on = {
         "source": source_sha256(source),
         "contract": contract,
-        "flags": list(flags),
+        "compiler": [compiler, *flags],
         "suite": [[scenario.to_json() for scenario in part] for part in (suite.scenarios, suite.edges)],
         "environment": {name: value for name, value in asdict(environment).items() if name != "driver"},
         "settings": asdict(settings),

@@ -7,21 +7,19 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Protocol
 
-from fitness.compiler import CompiledBuild, Compiler
+from fitness.compiler import CompiledBuild, Compiler, require_kernels
 from fitness.correctness import SEED_BITS
 from fitness.evaluation import Environment, Evaluation, Status
 from fitness.evaluation_key import evaluation_key, source_sha256
 from fitness.faults import CandidateFault
 from fitness.judge_settings import JudgeSettings
-from fitness.manifest import read_manifest
+from fitness.manifest import CONTRACT, read_manifest
 from fitness.measure import Job, Measured
 from fitness.plan import SuitePlan
 from fitness.planner import plan_suite
 from fitness.rules import check_rules
 from fitness.scenario import Suite
 from fitness.score import score_suite
-
-CONTRACT = 1
 
 
 class Measurer(Protocol):
@@ -79,8 +77,8 @@ class Evaluator:
     def key(self, source: str) -> str:
         """The key that this source's evaluation has here."""
         return evaluation_key(
-            source=source, contract=CONTRACT, flags=self._compiler.flags, suite=self._suite,
-            environment=self._target.environment, settings=self._settings,
+            source=source, contract=CONTRACT, compiler=self._compiler.version, flags=self._compiler.flags,
+            suite=self._suite, environment=self._target.environment, settings=self._settings,
         )  # fmt: skip
 
     def evaluate(self, source: str) -> Evaluation:
@@ -128,6 +126,8 @@ class Evaluator:
             plan = self._plan(source)
             start = time.monotonic()
             builds = self._compiler.compile(source, plan.builds)
+            if all(build.report.kernels for build in builds):  # g++ lists none, and links all that are launched
+                require_kernels(plan, builds)
         except CandidateFault as fault:
             refused = Measured(status=fault.status, reason=fault.reason)
             return self._record(source, (), refused, compile_s=time.monotonic() - start)

@@ -3,6 +3,7 @@
 import ast
 import operator
 import re
+import threading
 from collections.abc import Callable, Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -25,6 +26,9 @@ _NODES = (
     ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.Not, ast.And, ast.Or,
     ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
 )  # fmt: skip
+# CPython 3.11 and 3.12 count the depth of an AST under construction once for all threads: two that build one at the
+# same time fail each other with a SystemError.
+_ONE_PARSER = threading.Lock()
 _HINTS: dict[type[ast.AST], str] = {
     ast.Div: "/ gives fractions; write // or cdiv(a, b)",
     ast.Pow: "** is not allowed; write a product",
@@ -92,7 +96,8 @@ class Expression:
         if number := _NOT_DECIMAL.search(text):
             raise self._fault(f"{number[0]!r} is not a whole number in decimal digits")
         try:
-            root = ast.parse(self.text, mode="eval").body
+            with _ONE_PARSER:
+                root = ast.parse(self.text, mode="eval").body
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             problem = error.msg if isinstance(error, SyntaxError) else "it is nested too deeply"
             raise self._fault(f"{problem}; allowed: {_ALLOWED}") from error

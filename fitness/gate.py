@@ -4,8 +4,8 @@ With eps the spacing of the element type at 1 (2^-7 for bf16, 2^-10 for fp16), p
 type, and every error taken against the float32 reference:
 
     largest   max|o - ref| <= 2 max|pt - ref| + 2 ulp(max|ref|)     (both sides of the difference in the element type)
-    relative  |o - ref| / |ref| <= 1.5 |pt - ref| / |ref| + eps / 2                       (root mean square, all of o)
-    mean      mean|o - ref| <= 1.5 mean|pt - ref| + eps / 2 mean|ref|
+    relative  |o - ref| / |ref| <= 1.5 |pt - ref| / |ref| + 3/4 eps                       (root mean square, all of o)
+    mean      mean|o - ref| <= 1.5 mean|pt - ref| + 3/4 eps mean|ref|
     row       |o_r - ref_r| / |ref_r| <= |pt_r - ref_r| / |ref_r| + eps                   (one query of one head)
     lse       max|lse - ref| <= 3/4 eps + 2^-16 max|lse|, and -inf at the same places
 
@@ -14,21 +14,22 @@ near 1, put at two units in the last place of the largest output, so that zeros 
 alone lets fp8 products and skipped keys pass at long lengths, where the largest error is that of a few early rows. The
 row rule is what a fault in one place meets: a wrong last row, tile or head is diluted in any figure over all of o, and
 a row has no more than head_dim elements to dilute it in. A right kernel rounds the probabilities and the result once
-each, which costs a row at most eps / 2 each in the worst case and 0.57 eps in the worst seen; the probabilities in fp8
-cost every row 3 eps in bf16. Sums of rounded probabilities shift lse by up to eps / 2.
+each, which costs a row at most eps / 2 each; of 55 000 right outputs the worst reached 0.83 of a bound. Probabilities
+in fp8 cost every row 3 eps in bf16. Sums of rounded probabilities shift lse by up to eps / 2.
 """
 
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from fitness.evaluation import ScenarioCheck
 from fitness.reference import Reference
 
 LARGEST_PT, LARGEST_ULPS = 2.0, 2.0
-RELATIVE_PT, RELATIVE_EPS = 1.5, 0.5
-MEAN_PT, MEAN_EPS = 1.5, 0.5
+RELATIVE_PT, RELATIVE_EPS = 1.5, 0.75
+MEAN_PT, MEAN_EPS = 1.5, 0.75
 ROW_PT, ROW_EPS = 1.0, 1.0
 LSE_EPS, LSE_RELATIVE = 0.75, 2.0**-16
 
@@ -150,7 +151,7 @@ def _not_finite(o: torch.Tensor, name: str) -> str:
 
 
 def _place(errors: torch.Tensor, names: tuple[str, ...]) -> str:
-    worst = torch.unravel_index(errors.nan_to_num(nan=torch.inf).argmax(), errors.shape)
+    worst = np.unravel_index(int(errors.nan_to_num(nan=torch.inf).argmax()), errors.shape)  # torch's imports SymPy
     return " at " + ", ".join(f"{name} {int(index)}" for name, index in zip(names, worst, strict=True))
 
 

@@ -44,7 +44,7 @@ def compute_reference(
     o = torch.zeros_like(q_units, dtype=torch.float32)
     low = torch.zeros_like(q_units)
     lse = torch.full(q_units.shape[:-1], -torch.inf, device=q.device)
-    rows = max(1, min(scenario.seqlen_q, budget // row_bytes))
+    rows = max(1, min(_longest_block(scenario), budget // row_bytes))
     units_at_once = max(1, budget // (row_bytes * rows))
     with _full_float32():
         for unit in range(0, units, units_at_once):
@@ -77,16 +77,32 @@ def _attend(
     scaled_q = q.flatten(1, 2).float().mul_(1.0 / math.sqrt(scenario.head_dim))
     scores = torch.bmm(scaled_q, k.mT).view(*lse.shape, seen)
     if scenario.causal:
-        last_key = torch.arange(first_row, first_row + rows, device=q.device) + offset
-        hidden = torch.arange(seen, device=q.device) > last_key[:, None]
-        scores.masked_fill_(hidden, -torch.inf)
+        _hide(scores, first_row + offset)
     low_scores = scores.to(low.dtype)
-    lse.copy_(torch.logsumexp(scores, -1))
-    blind = lse == -torch.inf
-    weights = scores.sub_(lse.masked_fill(blind, 0.0)[..., None]).exp_()
+    peak, weights = scores.amax(-1), torch.softmax(scores, -1)
+    lse.copy_(peak - weights.amax(-1).log())  # the greatest weight is exp(peak - lse)
+    low_weights = torch.softmax(low_scores, -1)
+    if scenario.causal and first_row + offset < 0:  # rows that see no key: NaN so far, for 0 / 0
+        blind = peak == -torch.inf
+        lse.masked_fill_(blind, -torch.inf)
+        for each in (weights, low_weights):
+            each.masked_fill_(blind[..., None], 0.0)
     o.copy_(torch.bmm(weights.flatten(1, 2), v).view(o.shape))
-    low_weights = torch.softmax(low_scores, -1).masked_fill_(blind[..., None], 0.0)
     low.copy_(_low_product(low_weights.flatten(1, 2), v).view(low.shape))
+
+
+def _longest_block(scenario: Scenario) -> int:
+    """Rows at a time: of a causal mask few enough that the keys which no row of a block sees are left out."""
+    return max(256, -(-scenario.seqlen_q // 8)) if scenario.causal else scenario.seqlen_q
+
+
+def _hide(scores: torch.Tensor, last_key: int) -> None:
+    """Mask what rows of a block do not see; `last_key` is the last key that its first row sees, and so do all."""
+    rows, seen = scores.shape[-2:]
+    first_hidden = max(0, last_key + 1)
+    rows_last = torch.arange(last_key, last_key + rows, device=scores.device)
+    hidden = torch.arange(first_hidden, seen, device=scores.device) > rows_last[:, None]
+    scores[..., first_hidden:].masked_fill_(hidden, -torch.inf)
 
 
 def _low_product(weights: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

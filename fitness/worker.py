@@ -24,7 +24,7 @@ from fitness.process_limits import ProcessLimits
 from fitness.scenario import Suite
 from fitness.watch import Party, Step, Watch
 
-PRELOAD = ("torch", "numpy", "fitness.measure")  # for start_fork_server: a restart then costs a fork
+PRELOAD = ("fitness.worker",)  # for start_fork_server: with this module comes torch, and a restart costs a fork
 
 _START_S = 300.0  # to build the backend and import the baseline
 _FAULT_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE", "SIGTRAP")
@@ -75,6 +75,11 @@ class Worker:
         self._process = KillableProcess(functools.partial(_serve, open_side), limits=limits)
         self._shares_memory = shares_memory
 
+    @property
+    def pid(self) -> int | None:
+        """The process that runs now; None where none does."""
+        return self._process.pid
+
     def baseline(self, suite: Suite) -> BaselineFacts:
         """Name and version of the baseline. Raises BaselineUnavailableError where it cannot do the suite."""
         try:
@@ -122,13 +127,13 @@ class Worker:
         activity = steps[-1].activity if steps else "preparing the device and the baseline"
         checks = tuple(step.check for step in steps if step.check)
         parties = [step.party for step in steps]
+        broken = isinstance(failure, ProcessDied) and failure.cause in _FAULT_SIGNALS
         if parties and parties[-1] is Party.CANDIDATE:
             if isinstance(failure, ProcessTimeout):
                 reason = f"{activity} took longer than {job.settings.call_timeout_s:g} s"
                 return Measured(status=Status.TIMEOUT, reason=reason, checks=checks)
-            reason = f"{failure} while {activity} (a read or write outside the tensors?)"
-            return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)
-        broken = isinstance(failure, ProcessDied) and failure.cause in _FAULT_SIGNALS
+            hint = " (a read or write outside the tensors?)" if broken else ""
+            return Measured(status=Status.RUNTIME_ERROR, reason=f"{failure} while {activity}{hint}", checks=checks)
         if self._shares_memory and broken and Party.CANDIDATE in parties:
             reason = f"{failure} {activity}: the candidate had run in it (a write outside the tensors?)"
             return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)

@@ -22,7 +22,12 @@ from fitness.scenario import ElementType
 
 _TORCH_TYPES = {ElementType.BF16: torch.bfloat16, ElementType.FP16: torch.float16}
 _FLUSH_BYTES = 1 << 28  # at least; reading it takes long enough for the host to enqueue the timed call behind it
-_DEVICE_ERRORS = (cupy.cuda.runtime.CUDARuntimeError, cupy.cuda.driver.CUDADriverError, torch.AcceleratorError)
+_DEVICE_ERRORS = (
+    cupy.cuda.runtime.CUDARuntimeError,
+    cupy.cuda.driver.CUDADriverError,
+    torch.AcceleratorError,
+    torch.OutOfMemoryError,
+)
 
 
 class CudaBackend:
@@ -81,7 +86,8 @@ class CudaBound:
 
     def __init__(self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device) -> None:
         self._buffers, self._tensors = _lay_out(plan, device)
-        self._workspaces = [None if each is None else GuardedBuffer(each.size, device) for each in plan.workspaces]
+        with _candidates_fault("allocating its workspaces"):
+            self._workspaces = [None if each is None else GuardedBuffer(each.size, device) for each in plan.workspaces]
         self._zeroed = [
             buffer
             for buffer, each in zip(self._workspaces, plan.workspaces, strict=True)

@@ -28,12 +28,16 @@ _DTYPES = {ElementType.BF16: torch.bfloat16, ElementType.FP16: torch.float16}
 
 
 class HostBackend:
-    """The processor as a device; a candidate's blocks run on `threads` of its threads."""
+    """The processor as a device, with `threads` of its threads for a candidate's blocks and for torch alike.
+
+    Sets torch's number of threads in this process.
+    """
 
     def __init__(self, *, threads: int) -> None:
         if threads < 1:
             raise EnvironmentFault(f"host backend: {threads} threads; expected at least 1")
         self._threads = threads
+        torch.set_num_threads(threads)
         self._flushed = torch.zeros(min(2 * last_level_cache_bytes(), MAX_FLUSH_BYTES), dtype=torch.uint8)
 
     @property
@@ -51,9 +55,9 @@ class HostBackend:
             raise CandidateFault(Status.UNSUPPORTED, "tensor maps need a GPU; the host backend runs portable kernels")
         return HostBound(plan, HostLibrary(binary, self._threads))
 
-    def capture(self, call: Callable[[], None]) -> "HostReplay":
-        """A baseline's call."""
-        return HostReplay([lambda _: call()], [])
+    def capture(self, call: Callable[[], torch.Tensor]) -> "HostBaselineReplay":
+        """A baseline's call, made once."""
+        return HostBaselineReplay(call)
 
     def flush_cache(self) -> None:
         """Evict the inputs by writing twice the last-level cache, at most 128 MiB."""
@@ -138,11 +142,34 @@ class HostReplay:
             launch(backwards)
 
 
+class HostBaselineReplay:
+    """A baseline's call, and the output of the last one."""
+
+    def __init__(self, call: Callable[[], torch.Tensor]) -> None:
+        self._call = call
+        self._output = call()
+
+    @property
+    def output(self) -> torch.Tensor:
+        """o of the last call."""
+        return self._output
+
+    def run(self) -> None:
+        """Make the call."""
+        self._output = self._call()
+
+    def time_ms(self) -> float:
+        """Milliseconds of wall-clock time."""
+        start = time.perf_counter_ns()
+        self._output = self._call()
+        return (time.perf_counter_ns() - start) / 1e6
+
+
 def last_level_cache_bytes(caches: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
     """The size of the largest cache that Linux lists for the first processor; 32 MiB where it lists none."""
-    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    sizes = [path.read_text(encoding="ascii").strip() for path in caches.glob("index*/size")]
-    return max((int(size[:-1]) * units[size[-1]] for size in sizes if size[-1:] in units), default=_FALLBACK_CACHE_BYTES)
+    texts = [path.read_text(encoding="ascii").strip() for path in caches.glob("index*/size")]  # "32768K"
+    sizes = [int(text.removesuffix("K")) << 10 for text in texts]
+    return max(sizes, default=_FALLBACK_CACHE_BYTES)
 
 
 def _lay_out(scenario: Scenario) -> tuple[dict[str, GuardedBuffer], Tensors]:

@@ -7,11 +7,14 @@ Two things of CUDA cannot be said to g++ by a macro, so that their text changes 
 
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from fitness.lexer import Kind, pieces
 
+RUNTIME = Path(__file__).with_name("host")  # the headers that stand for CUDA
 CANDIDATE_NAME = "candidate.cu"
-FULL_UNROLL = 64  # what an unroll pragma without a number asks for; g++ wants one, and stops at a loop's own end
+ENTRIES_NAME = "entries"
+LEAVE_LOOP = 1  # for an unroll pragma without a number: g++ makes vector code of a loop, not of what it has peeled
 
 _ALIGNMENT = r"(?:(?:alignas|__align__)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\([^;]*?\)\))"
 _DYNAMIC_SHARED = re.compile(
@@ -29,7 +32,7 @@ def host_source(source: str, kernels: Iterable[str]) -> str:
     """
     code = "".join(_rewrite(piece.text) if piece.kind is Kind.CODE else piece.text for piece in pieces(source))
     entries = "\n".join(_entry(kernel) for kernel in dict.fromkeys(kernels))
-    return f'namespace {{\n#line 1 "{CANDIDATE_NAME}"\n{code}\n}}\n#line 1 "{CANDIDATE_NAME}, [[launch]]"\n{entries}\n'
+    return f'namespace {{\n#line 1 "{CANDIDATE_NAME}"\n{code}\n}}\n#line 1 "{ENTRIES_NAME}"\n{entries}\n'
 
 
 def _rewrite(code: str) -> str:
@@ -38,20 +41,23 @@ def _rewrite(code: str) -> str:
 
 def _pointer(match: re.Match[str]) -> str:
     element, name, dimensions = match["type"], match["name"], match["dimensions"].strip()
-    pointer = f"{element} (* const {name}){dimensions} = reinterpret_cast<{element} (*){dimensions}>(evo::dynamic_shared);"
+    pointed = f"{element} (*){dimensions}"
+    pointer = f"{element} (* const {name}){dimensions} = reinterpret_cast<{pointed}>(evo::dynamic_shared);"
     return pointer + "\n" * (match[0].count("\n") - pointer.count("\n"))
 
 
 def _gcc_unroll(match: re.Match[str]) -> str:
-    return f"EVO_UNROLL({1 if match['no'] else match['times'] or FULL_UNROLL})"
+    return f"EVO_UNROLL({LEAVE_LOOP if match['no'] else match['times'] or LEAVE_LOOP})"
 
 
 def _entry(kernel: str) -> str:
     # Declared again with C linkage: g++ then refuses a kernel that is missing, or not extern "C", by name.
     return (
-        f'namespace {{ extern "C" decltype({kernel}) {kernel}; }} '
-        f'extern "C" __attribute__((visibility("default"))) const char* evo_run_{kernel}(const void* params, '
-        "const unsigned* grid, const unsigned* block, unsigned shared_bytes, int backwards, unsigned first, unsigned step) "
-        f"{{ return evo::launch([] {{ {kernel}(evo::parameters<AttentionParams>()); }}, "
-        "{params, grid, block, shared_bytes, backwards != 0, first, step}); }"
+        f'namespace {{ extern "C" decltype({kernel}) {kernel}; }}\n'
+        f'extern "C" __attribute__((visibility("default"))) const char* evo_run_{kernel}(\n'
+        "    const void* params, const unsigned* grid, const unsigned* block, unsigned shared_bytes, int backwards,\n"
+        "    unsigned first, unsigned step) {\n"
+        "    evo::Launch call = {params, grid, block, shared_bytes, backwards != 0, first, step};\n"
+        f"    return evo::launch([] {{ {kernel}(evo::parameters<AttentionParams>()); }}, call);\n"
+        "}"
     )

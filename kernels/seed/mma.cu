@@ -4,62 +4,50 @@ name = "FlashAttention-2 on mma.sync"
 targets = ["sm_80"]
 supports = "head_dim % 16 == 0 and head_dim <= 256 and heads % kv_heads == 0"
 
-# Knobs that end in a head dimension hold for head dimensions up to it and beyond the one before; _SHORT: a few queries.
+# _64, _128, _256: for head dimensions up to that one, and beyond the one before it. _SHORT: for a few queries.
 [knobs]
 WARPS_64 = { value = 4, choices = [4, 8], layer = "launch" }
 WARPS_128 = { value = 4, choices = [4, 8], layer = "launch" }
 WARPS_256 = { value = 8, choices = [4, 8], layer = "launch" }
-MIN_BLOCKS_64 = { value = 1, choices = [1, 2, 3, 4], layer = "launch" }
-MIN_BLOCKS_128 = { value = 1, choices = [1, 2, 3], layer = "launch" }
-MIN_BLOCKS_256 = { value = 1, choices = [1, 2], layer = "launch" }
-ROWS_64 = { value = 32, choices = [16, 32], layer = "schedule" }
+MIN_BLOCKS_64 = { value = 1, choices = [1, 2, 3], layer = "launch" }         # per multiprocessor; caps the registers
+SPLIT_BLOCKS = { value = 4, choices = [1, 2, 4, 8, 16], layer = "launch" }   # per multiprocessor, when keys are split
+ROWS_64 = { value = 32, choices = [16, 32], layer = "schedule" }             # query rows of one warp
 ROWS_128 = { value = 32, choices = [16, 32], layer = "schedule" }
-BLOCK_N_64 = { value = 64, choices = [32, 64, 96, 128], layer = "schedule" }
-BLOCK_N_128 = { value = 64, choices = [32, 48, 64, 96, 128], layer = "schedule" }
-BLOCK_N_256 = { value = 64, choices = [32, 48, 64, 96], layer = "schedule" }
-BLOCK_N_SHORT = { value = 64, choices = [64, 128], layer = "schedule" }
-CAUSAL_ORDER = { value = 1, choices = [0, 1, 2], layer = "schedule" }
-STAGES_64 = { value = 1, choices = [1, 2, 3], layer = "memory" }
+BLOCK_N_64 = { value = 64, choices = [32, 64, 96, 128], layer = "schedule" } # keys of one tile
+BLOCK_N_128 = { value = 32, choices = [32, 48, 64, 96], layer = "schedule" }
+BLOCK_N_256 = { value = 64, choices = [32, 48, 64], layer = "schedule" }
+BLOCK_N_SHORT = { value = 64, choices = [64, 128], layer = "schedule" }      # up to head_dim 128; 64 beyond
+CAUSAL_ORDER = { value = 0, choices = [0, 1, 2], layer = "schedule" }        # see Work
+STAGES_64 = { value = 1, choices = [1, 2, 3], layer = "memory" }             # tiles of K and of V in shared memory
 STAGES_128 = { value = 1, choices = [1, 2, 3], layer = "memory" }
 STAGES_256 = { value = 1, choices = [1, 2], layer = "memory" }
 STAGES_SHORT = { value = 2, choices = [2, 3], layer = "memory" }
-Q_REGISTERS_TO = { value = 0, choices = [0, 64, 128, 256], layer = "instructions" }
-POLYNOMIAL_EXP2 = { value = 0, choices = [0, 1, 2], layer = "instructions" }
-RESCALE_SLACK = { value = 0, choices = [0, 4, 8], layer = "algorithm" }
-SKIP_UNSEEN = { value = 0, choices = [0, 1], layer = "algorithm" }
-SPLIT_BLOCKS = { value = 4, choices = [1, 2, 4, 8, 16], layer = "launch" }
+Q_REGISTERS_TO = { value = 0, choices = [0, 64, 128, 256], layer = "instructions" } # Q in registers, to this head_dim
+RESCALE_SLACK = { value = 0, choices = [0, 4, 8], layer = "algorithm" }      # see update_maximum
+SKIP_UNSEEN = { value = 0, choices = [0, 1], layer = "algorithm" }           # warps pass over tiles they cannot see
 
 [defines]
 HEAD_DIM = "head_dim"
 SHORT_Q = "seqlen_q <= 16"
 WARPS = "4 if SHORT_Q else WARPS_64 if head_dim <= 64 else WARPS_128 if head_dim <= 128 else WARPS_256"
+MIN_BLOCKS = "MIN_BLOCKS_64 if head_dim <= 64 and not SHORT_Q else 1"
 ROWS_PER_WARP = "16 if SHORT_Q or head_dim > 128 else ROWS_64 if head_dim <= 64 else ROWS_128"
 BLOCK_M = "16 if SHORT_Q else WARPS * ROWS_PER_WARP"
-BLOCK_N = "(BLOCK_N_SHORT if head_dim <= 128 else 64) if SHORT_Q else BLOCK_N_64 if head_dim <= 64 else BLOCK_N_128 if head_dim <= 128 else BLOCK_N_256"
+BLOCK_N_LONG = "BLOCK_N_64 if head_dim <= 64 else BLOCK_N_128 if head_dim <= 128 else BLOCK_N_256"
+BLOCK_N = "BLOCK_N_LONG if not SHORT_Q else BLOCK_N_SHORT if head_dim <= 128 else 64"
 STAGES = "STAGES_SHORT if SHORT_Q else STAGES_64 if head_dim <= 64 else STAGES_128 if head_dim <= 128 else STAGES_256"
-MIN_BLOCKS = "1 if SHORT_Q else MIN_BLOCKS_64 if head_dim <= 64 else MIN_BLOCKS_128 if head_dim <= 128 else MIN_BLOCKS_256"
 Q_IN_REGISTERS = "head_dim <= Q_REGISTERS_TO"
 
+# Long form: a block for each tile of queries of each head. Short form: blocks for each kv head, tile of packed rows and
+# part of the keys, and a second kernel. The number of parts is the "min(32, …)": blocks for SPLIT_BLOCKS a
+# multiprocessor, but no part under two tiles.
 [[launch]]
 kernel = "attention"
-when = "not SHORT_Q"
-grid = ["cdiv(seqlen_q, BLOCK_M) * heads * batch"]
-block = ["32 * WARPS"]
-shared_bytes = "(BLOCK_M + 2 * STAGES * BLOCK_N) * cdiv(head_dim, 64) * 128"
-
-# The same kernel over parts of the keys, and the kernel that joins the parts; "min(...)" is the number of parts.
-[[workspace]]
-when = "SHORT_Q"
-bytes = "batch * heads * seqlen_q * head_dim * 4 * min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_count, batch * kv_heads * cdiv(heads // kv_heads * seqlen_q, 16)))"
-
-[[workspace]]
-when = "SHORT_Q"
-bytes = "batch * heads * seqlen_q * 4 * min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_count, batch * kv_heads * cdiv(heads // kv_heads * seqlen_q, 16)))"
-
-[[launch]]
-kernel = "attention"
-when = "SHORT_Q"
-grid = ["batch * kv_heads", "cdiv(heads // kv_heads * seqlen_q, 16)", "min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_count, batch * kv_heads * cdiv(heads // kv_heads * seqlen_q, 16)))"]
+grid = [
+    "batch * kv_heads if SHORT_Q else batch * heads * cdiv(seqlen_q, BLOCK_M)",
+    "cdiv(heads // kv_heads * seqlen_q, 16) if SHORT_Q else 1",
+    "min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_count, batch * kv_heads * cdiv(heads // kv_heads * seqlen_q, 16))) if SHORT_Q else 1",
+]
 block = ["32 * WARPS"]
 shared_bytes = "(BLOCK_M + 2 * STAGES * BLOCK_N) * cdiv(head_dim, 64) * 128"
 
@@ -68,6 +56,10 @@ kernel = "join_parts"
 when = "SHORT_Q"
 grid = ["batch * heads * seqlen_q"]
 block = ["32", "min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_count, batch * kv_heads * cdiv(heads // kv_heads * seqlen_q, 16)))"]
+
+[[workspace]]
+when = "SHORT_Q"
+bytes = "batch * heads * seqlen_q * (head_dim + 1) * 4 * min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_count, batch * kv_heads * cdiv(heads // kv_heads * seqlen_q, 16)))"
 */
 
 // FlashAttention-2's forward pass (Dao, arXiv 2307.08691) on the tensor cores of Ampere and later.
@@ -76,205 +68,178 @@ block = ["32", "min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_coun
 // softmax that keeps a running maximum and sum for each row, and O += P V. A warp owns ROWS_PER_WARP of the rows and
 // keeps S, P and O in registers, so warps meet only to hand over tiles of K and V in shared memory.
 //
-// Short form (SHORT_Q; decoding): there are few queries and many keys, so
-//   * the query heads that share a kv head are packed into the rows of one tile, and K and V are read once for all;
+// Short form (SHORT_Q, as in decoding): few queries and many keys, so
+//   * the query heads that share a kv head are packed into the rows of one tile: K and V are read once for all;
 //   * the keys are split over gridDim.z blocks, and within a block over its warps, which all own the same 16 rows;
-//   * each block leaves its part of o and of the log of the sum in the workspace, and join_parts adds the parts up.
+//   * each block leaves its part of o and of the sum's logarithm in the workspace, and join_parts adds them up.
 //
-// softmax_scale is positive, as everywhere in this field.
+// softmax_scale is taken to be positive.
 
 #include "attention.cuh"
+
+#define DEVICE __device__ __forceinline__
 
 // ------------------------------------------------------------------------------------------------------------ sizes
 
 constexpr int THREADS = 32 * WARPS;
 constexpr int WARP_KEYS = SHORT_Q ? BLOCK_N / WARPS : BLOCK_N;  // keys of a tile that one warp looks at
-constexpr int ROW_TILES = ROWS_PER_WARP / 16;                   // tiles as mma.m16n8k16 has them
+
+// In tiles and steps of the instruction, which multiplies 16x16 by 16x8.
+constexpr int ROW_TILES = ROWS_PER_WARP / 16;
 constexpr int KEY_TILES = WARP_KEYS / 8;
 constexpr int DIM_TILES = HEAD_DIM / 8;
-constexpr int DIM_STEPS = HEAD_DIM / 16;  // steps of the first product
-constexpr int KEY_STEPS = WARP_KEYS / 16;  // steps of the second
+constexpr int LANE_ROWS = 2 * ROW_TILES;  // rows that a lane has numbers of: row i * 8 + lane / 4 of its warp's
 
-// Shared memory holds Q, then STAGES tiles of K, then STAGES tiles of V. A row is a whole number of 128-byte lines;
-// a chunk is 16 bytes, what one thread copies at a time and what one lane of ldmatrix addresses.
+// Shared memory holds Q, then STAGES tiles of K, then STAGES tiles of V. A row takes whole lines of 128 bytes, of eight
+// chunks each; a chunk is 16 bytes, what a thread copies at a time and what a lane of ldmatrix addresses.
 constexpr int CHUNKS = HEAD_DIM / 8;
 constexpr int ROW_BYTES = (HEAD_DIM + 63) / 64 * 128;
 constexpr int Q_BYTES = BLOCK_M * ROW_BYTES;
 constexpr int TILE_BYTES = BLOCK_N * ROW_BYTES;
 
-// Copies that may still be under way when a tile is used: those of the tiles after it.
-constexpr int COPIES_IN_FLIGHT = STAGES > 1 ? STAGES - 2 : 0;
-
 constexpr float LOG2_E = 1.4426950408889634f;
 constexpr float LN_2 = 0.6931471805599453f;
 
-static_assert(WARP_KEYS % 16 == 0, "a warp takes its keys in steps of 16");
+static_assert(WARP_KEYS % 16 == 0, "the second product takes a warp's keys 16 at a time");
 
 // ----------------------------------------------------------------------------------------------------- instructions
 
-__device__ __forceinline__ uint32_t shared_address(const void* pointer) {
-    return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
-}
-
 // Copies 16 bytes to shared memory in the background, or writes 16 zero bytes.
-__device__ __forceinline__ void copy_async(uint32_t to, const void* from, bool valid) {
+DEVICE void copy_async(uint32_t to, const void* from, bool valid) {
     asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0));
 }
 
-__device__ __forceinline__ void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+DEVICE void close_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 
-// Returns when all groups of copies but the last N have landed, those of every thread of the block.
+// Returns when, in every thread of the block, all groups of copies but the last N have landed.
 template <int N>
-__device__ __forceinline__ void await_copies() {
+DEVICE void await_copies() {
     asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
     __syncthreads();
 }
 
 // Loads four 8x8 matrices; lane i gives the address of row i % 8 of matrix i / 8.
-__device__ __forceinline__ void load_matrices(uint32_t (&to)[4], uint32_t from) {
+DEVICE void load_matrices(uint32_t (&to)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
 }
 
-__device__ __forceinline__ void load_matrices_transposed(uint32_t (&to)[4], uint32_t from) {
+DEVICE void load_transposed(uint32_t (&to)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from));
 }
 
 #if defined(EVO_BF16)
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+#define TO_PAIR __floats2bfloat162_rn
 #else
 #define MMA "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+#define TO_PAIR __floats2half2_rn
 #endif
 
-// c += a b. Lane i holds c[0..1] in row i / 4 and c[2..3] in row i / 4 + 8, columns 2 (i % 4) and the next.
-__device__ __forceinline__ void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+DEVICE uint32_t pack(float low, float high) {
+    auto pair = TO_PAIR(low, high);
+    return *reinterpret_cast<uint32_t*>(&pair);
+}
+
+// c += a b. A lane holds c[0..1] in row lane / 4 and c[2..3] eight rows below, columns lane % 4 * 2 and the next.
+DEVICE void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm(MMA " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-__device__ __forceinline__ uint32_t pack(float low, float high) {
-#if defined(EVO_BF16)
-    __nv_bfloat162 pair = __floats2bfloat162_rn(low, high);
-#else
-    __half2 pair = __floats2half2_rn(low, high);
-#endif
-    return *reinterpret_cast<uint32_t*>(&pair);
-}
-
-__device__ __forceinline__ float exp2_unit(float x) {
+DEVICE float power_of_two(float x) {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
 
-// 2^x for x <= 0 on the FMA units, which relieves the special-function unit. x = n + f with |f| <= 1/2: a cubic gives
-// 2^f (fitted with p(0) = 1; relative error below 1.1e-4, less than P's rounding), n is added to the exponent's bits.
-__device__ __forceinline__ float exp2_polynomial(float x) {
-    const float ROUNDER = 12582912.0f;  // 1.5 * 2^23: adding it leaves n in the low bits
-    x = fmaxf(x, -127.0f);              // here the exponent's bits are all zero, and so 2^-inf = 0
-    float shifted = x + ROUNDER;
-    float f = x - (shifted - ROUNDER);
-    float p = fmaf(fmaf(fmaf(0.0550089301f, f, 0.2422109590f), f, 0.693282927f), f, 1.0f);
-    return __int_as_float(__float_as_int(p) + (__float_as_int(shifted) << 23));
-}
-
-// The largest or the sum over the four lanes that hold one row.
-__device__ __forceinline__ float row_maximum(float x) {
+// The largest, and the sum, over the four lanes that share a row.
+DEVICE float row_maximum(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
     return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
 }
 
-__device__ __forceinline__ float row_total(float x) {
+DEVICE float row_total(float x) {
     x += __shfl_xor_sync(~0u, x, 1);
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// The reference that exponents are taken from; a row that has seen no key yet must not compute -inf - -inf.
-__device__ __forceinline__ float finite(float maximum) { return maximum == -INFINITY ? 0.0f : maximum; }
+// What exponents are taken relative to: a row that has seen no key must not compute -inf - -inf.
+DEVICE float reference(float maximum) { return maximum == -INFINITY ? 0.0f : maximum; }
 
 // ---------------------------------------------------------------------------------------------------- shared memory
 
-// Rows start at the same bank, so chunk c of row r lies at place c XOR r % 8 of its line: eight rows of one column of
-// chunks, what ldmatrix reads at once, then fall into different banks, and so do eight chunks of one row.
-__device__ __forceinline__ uint32_t chunk_offset(int row, int chunk) { return row * ROW_BYTES + ((chunk ^ (row & 7)) << 4); }
+// All rows start in the same bank, so chunk c of row r lies at place c XOR r % 8 of its line: the same chunk of eight
+// rows, which is what ldmatrix reads at once, lies in eight different places, and so do eight chunks of one row.
+DEVICE int chunk_offset(int row, int chunk) { return row * ROW_BYTES + ((chunk ^ (row & 7)) << 4); }
 
-// The address 2 * step chunks further along the row: the XOR works within a line of eight chunks.
-__device__ __forceinline__ uint32_t along_row(uint32_t address, int step) {
+// The address 2 * step chunks further along a row.
+DEVICE uint32_t along_row(uint32_t address, int step) {
     return (address ^ ((step & 3) << 5)) + (step >> 2) * 128;
 }
 
-// Deals the chunks of a tile of ROWS rows out to WORKERS threads: body(row, chunk). Where a round is a whole number of
-// rows a thread stays in its column, and all that depends on the column is worked out once.
+// Deals the chunks of ROWS rows out to WORKERS threads: body(row, chunk). Where a round is a whole number of rows, a
+// thread stays in its column, and the compiler works out once what depends on the column.
 template <int ROWS, int WORKERS, typename Body>
-__device__ __forceinline__ void deal_chunks(int worker, Body body) {
-    constexpr int ROUNDS = (ROWS * CHUNKS + WORKERS - 1) / WORKERS;
+DEVICE void deal_chunks(unsigned worker, Body body) {
 #pragma unroll
-    for (int round = 0; round < ROUNDS; ++round) {
+    for (int round = 0; round < (ROWS * CHUNKS + WORKERS - 1) / WORKERS; ++round) {
         const unsigned i = round * WORKERS + worker;
-        if (WORKERS % CHUNKS == 0) body(round * (WORKERS / CHUNKS) + worker / unsigned(CHUNKS), worker % unsigned(CHUNKS));
+        if (WORKERS % CHUNKS == 0) body(round * (WORKERS / CHUNKS) + worker / CHUNKS, worker % CHUNKS);
         else if (i < ROWS * CHUNKS) body(i / CHUNKS, i % CHUNKS);
     }
 }
 
-// Starts the copy of one tile of K or V. Rows past the last key become zeros: a probability of zero times whatever
-// lay there could be NaN.
-__device__ __forceinline__ void copy_tile(uint32_t to, const Element* from, int first_key, int seqlen_k, int stride) {
+// Starts the copy of a tile of K or V. Rows past the last key become zeros: what lay there before could be NaN, which
+// not even a probability of zero would silence.
+DEVICE void copy_tile(uint32_t to, const Element* from, int first_key, int keys, int row_stride) {
     deal_chunks<BLOCK_N, THREADS>(threadIdx.x, [&](int row, int chunk) {
-        const char* column = reinterpret_cast<const char*>(from + chunk * 8);  // a 64-bit sum of bytes is one instruction
         const int key = first_key + row;
-        copy_async(to + chunk_offset(row, chunk), column + int64_t(key) * (stride * 2), key < seqlen_k);
+        const char* column = reinterpret_cast<const char*>(from + chunk * 8);  // bytes: the address is one instruction
+        copy_async(to + chunk_offset(row, chunk), column + int64_t(key) * (row_stride * 2), key < keys);
     });
 }
 
 // ------------------------------------------------------------------------------------------------- the block's work
 
-// Which rows, head and keys a block works on. A row is a query of one head, or, packed, of one of `pack` heads.
+// A row is a query of one head; in the short form, of one of the `pack` heads that share a kv head.
 struct Work {
-    int batch, kv_head, first_head, pack, first_row, first_tile, end_tile;
-    int rows;          // of this head or pack, in all
-    int visible_keys;  // the keys that row 0's query sees, before clamping
     const AttentionParams& params;
+    int batch, first_head, pack, rows, first_row, first_tile, end_tile;
 
     __device__ explicit Work(const AttentionParams& params) : params(params) {
         pack = SHORT_Q ? params.heads / params.kv_heads : 1;
         rows = params.seqlen_q * pack;
-        visible_keys = params.causal ? params.seqlen_k - params.seqlen_q + 1 : params.seqlen_k;
-        int head, row_tile;
-        if (SHORT_Q) {
-            batch = blockIdx.x / params.kv_heads;
-            head = blockIdx.x % params.kv_heads * pack;
-            row_tile = blockIdx.y;
-        } else {
-            int row_tiles = (params.seqlen_q + BLOCK_M - 1) / BLOCK_M, heads = params.heads * params.batch, batch_head;
-            // The last rows of a causal mask see most keys. Started first, they leave short work for the end.
-            if (!params.causal || CAUSAL_ORDER < 2) {  // a head's tiles are neighbours, and share K and V in the L2
-                batch_head = blockIdx.x / row_tiles;
-                row_tile = blockIdx.x % row_tiles;
-            } else {  // the longest tiles of all heads come before the second longest of any
-                batch_head = blockIdx.x % heads;
-                row_tile = blockIdx.x / heads;
-            }
+        int row_tile = blockIdx.y, group = blockIdx.x;  // a group is one head, or one pack of heads
+        const int groups = params.heads / pack * params.batch;
+        if (!SHORT_Q) {
+            // Tile by tile of one head, so that blocks that run together share its keys in the L2. Under a causal mask
+            // the last rows see most keys; CAUSAL_ORDER 1 starts with them in each head, 2 with those of all heads,
+            // which leaves the short tiles to fill the gaps at the end.
+            const int row_tiles = (params.seqlen_q + BLOCK_M - 1) / BLOCK_M;
+            const bool across_heads = params.causal && CAUSAL_ORDER == 2;
+            group = across_heads ? blockIdx.x % groups : blockIdx.x / row_tiles;
+            row_tile = across_heads ? blockIdx.x / groups : blockIdx.x % row_tiles;
             if (params.causal && CAUSAL_ORDER > 0) row_tile = row_tiles - 1 - row_tile;
-            batch = batch_head / params.heads;
-            head = batch_head % params.heads;
         }
-        first_head = head;
-        kv_head = head / (params.heads / params.kv_heads);
+        batch = group / (groups / params.batch);
+        first_head = group % (groups / params.batch) * pack;
         first_row = row_tile * BLOCK_M;
         first_tile = 0;
         end_tile = (max(last_key(min(first_row + BLOCK_M, rows) - 1) + 1, 0) + BLOCK_N - 1) / BLOCK_N;
         if (SHORT_Q) {
-            int part = (end_tile + gridDim.z - 1) / gridDim.z;
-            first_tile = min(part * (int)blockIdx.z, end_tile);
+            const int part = (end_tile + gridDim.z - 1) / gridDim.z;
+            first_tile = min(part * int(blockIdx.z), end_tile);
             end_tile = min(first_tile + part, end_tile);
         }
     }
 
     // The last key that a row sees; negative where it sees none.
     __device__ int last_key(int row) const {
-        return min(params.causal ? visible_keys + row / pack : visible_keys, params.seqlen_k) - 1;
+        const int last = params.seqlen_k - 1;
+        return params.causal ? min(last - params.seqlen_q + 1 + row / pack, last) : last;
     }
 
     // A row's place among the rows of q and o, [batch, seqlen_q, heads].
@@ -283,27 +248,27 @@ struct Work {
     }
 };
 
-// ---------------------------------------------------------------------------------------------------- the two steps
+// ---------------------------------------------------------------------------------------- the steps of a tile of keys
 
-// What a warp carries from tile to tile. [2]: a lane's rows i / 4 and i / 4 + 8 of each row tile.
+// What a warp carries from tile to tile. Lane row i has elements i % 2 * 2 and the next of row tile i / 2.
 struct State {
     float o[ROW_TILES][DIM_TILES][4];
-    float maximum[ROW_TILES][2];  // of the raw scores
-    float sum[ROW_TILES][2];      // over this lane's columns only, until the end
+    float maximum[LANE_ROWS];  // of the scores as the product gives them, unscaled
+    float sum[LANE_ROWS];      // over this lane's columns; the four lanes of a row are added at the end
 };
 
 typedef float Scores[ROW_TILES][KEY_TILES][4];
-typedef uint32_t Queries[ROW_TILES][4];  // the A operand of one step
+typedef uint32_t Queries[ROW_TILES][4];  // 16 columns of Q
 
-__device__ __forceinline__ void load_queries(Queries& to, uint32_t q_address, int step) {
+DEVICE void load_queries(Queries& to, uint32_t q_address, int step) {
 #pragma unroll
     for (int r = 0; r < ROW_TILES; ++r) load_matrices(to[r], along_row(q_address, step) + r * 16 * ROW_BYTES);
 }
 
-// S = Q K^T.
-__device__ __forceinline__ void compute_scores(Scores& s, Queries* queries, uint32_t q_address, uint32_t k_address) {
+// S = Q K^T. What is loaded of K serves all rows of the warp: 32 rows need half as much of shared memory as 16.
+DEVICE void compute_scores(Scores& s, Queries* queries, uint32_t q_address, uint32_t k_address) {
 #pragma unroll
-    for (int step = 0; step < DIM_STEPS; ++step) {
+    for (int step = 0; step < HEAD_DIM / 16; ++step) {
         Queries& a = queries[Q_IN_REGISTERS ? step : 0];
         if (!Q_IN_REGISTERS) load_queries(a, q_address, step);
 #pragma unroll
@@ -319,80 +284,71 @@ __device__ __forceinline__ void compute_scores(Scores& s, Queries* queries, uint
     }
 }
 
-// Hides the keys that a row does not see. `first_key` is the warp's first, `first_row` too.
-__device__ __forceinline__ void mask_scores(Scores& s, const Work& work, int first_row, int first_key) {
+// Hides the keys that a row does not see; `first_row` and `first_key` are the warp's.
+DEVICE void mask_scores(Scores& s, const Work& work, int first_row, int first_key) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int r = 0; r < ROW_TILES; ++r)
+    for (int i = 0; i < LANE_ROWS; ++i) {
+        const int last = work.last_key(first_row + i * 8 + lane / 4) - first_key - lane % 4 * 2;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            int visible = work.last_key(first_row + r * 16 + half * 8 + lane / 4) - first_key - lane % 4 * 2;
-#pragma unroll
-            for (int n = 0; n < KEY_TILES; ++n)
-#pragma unroll
-                for (int c = 0; c < 2; ++c)
-                    if (n * 8 + c > visible) s[r][n][half * 2 + c] = -INFINITY;
+        for (int n = 0; n < KEY_TILES; ++n) {
+            if (n * 8 > last) s[i / 2][n][i % 2 * 2] = -INFINITY;
+            if (n * 8 + 1 > last) s[i / 2][n][i % 2 * 2 + 1] = -INFINITY;
         }
+    }
 }
 
-// Takes the tile's maxima into the running ones, and brings sums and O to the new reference. With RESCALE_SLACK, an
-// old maximum stays the reference until some row of the warp outgrows it by that many powers of two: any reference
-// gives the same quotient as long as 2^slack does not overflow, and most tiles then leave O alone.
-__device__ __forceinline__ void update_maximum(State& state, const Scores& s, float scale) {
-    float next[ROW_TILES][2];
+// Takes the tile into the running maxima, and brings sums and O to the new ones. Any reference gives the same quotient
+// O / sum while nothing overflows: with RESCALE_SLACK the old one stands until some row of the warp outgrows it by that
+// many powers of two, and most tiles leave O alone.
+DEVICE void update_maximum(State& state, const Scores& s, float scale) {
+    float next[LANE_ROWS];
     bool outgrown = false;
 #pragma unroll
-    for (int r = 0; r < ROW_TILES; ++r)
+    for (int i = 0; i < LANE_ROWS; ++i) {
+        next[i] = state.maximum[i];
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float top = state.maximum[r][half];
-#pragma unroll
-            for (int n = 0; n < KEY_TILES; ++n) top = fmaxf(top, fmaxf(s[r][n][half * 2], s[r][n][half * 2 + 1]));
-            next[r][half] = row_maximum(top);
-            outgrown |= (next[r][half] - state.maximum[r][half]) * scale > RESCALE_SLACK;
-        }
+        for (int n = 0; n < KEY_TILES; ++n)
+            next[i] = fmaxf(next[i], fmaxf(s[i / 2][n][i % 2 * 2], s[i / 2][n][i % 2 * 2 + 1]));
+        next[i] = row_maximum(next[i]);
+        outgrown |= (next[i] - state.maximum[i]) * scale > RESCALE_SLACK;
+    }
     if (RESCALE_SLACK > 0 && !__any_sync(~0u, outgrown)) return;
 #pragma unroll
-    for (int r = 0; r < ROW_TILES; ++r)
+    for (int i = 0; i < LANE_ROWS; ++i) {
+        const float factor = power_of_two((state.maximum[i] - reference(next[i])) * scale);
+        state.maximum[i] = next[i];
+        state.sum[i] *= factor;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float factor = exp2_unit((state.maximum[r][half] - finite(next[r][half])) * scale);
-            state.maximum[r][half] = next[r][half];
-            state.sum[r][half] *= factor;
-#pragma unroll
-            for (int d = 0; d < DIM_TILES; ++d)
-#pragma unroll
-                for (int c = 0; c < 2; ++c) state.o[r][d][half * 2 + c] *= factor;
+        for (int d = 0; d < DIM_TILES; ++d) {
+            state.o[i / 2][d][i % 2 * 2] *= factor;
+            state.o[i / 2][d][i % 2 * 2 + 1] *= factor;
         }
+    }
 }
 
-// O += P V with P = 2^(scale (S - maximum)). P is made 16 keys at a time, just before its product: it needs few
-// registers, and the exponentials of the next keys can run beside the tensor cores. The accumulators of S are, as
-// they lie, the A operand of the second product.
-__device__ __forceinline__ void add_values(State& state, const Scores& s, float scale, uint32_t v_address) {
+// O += P V with P = 2^(scale (S - maximum)), made 16 keys at a time just before its product: it takes few registers,
+// and the next exponentials run beside the tensor cores. S as it lies, in pairs, is the product's first operand.
+DEVICE void add_values(State& state, const Scores& s, float scale, uint32_t v_address) {
 #pragma unroll
-    for (int step = 0; step < KEY_STEPS; ++step) {
+    for (int step = 0; step < WARP_KEYS / 16; ++step) {
         uint32_t p[ROW_TILES][4];
 #pragma unroll
-        for (int r = 0; r < ROW_TILES; ++r)
+        for (int i = 0; i < LANE_ROWS; ++i) {
+            const float subtrahend = reference(state.maximum[i]) * scale;
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                float reference = finite(state.maximum[r][half]) * scale;
-#pragma unroll
-                for (int n = 0; n < 2; ++n) {
-                    // Of each four columns, POLYNOMIAL_EXP2 go by the polynomial.
-                    const float(&x)[4] = s[r][step * 2 + n];
-                    float low = fmaf(x[half * 2], scale, -reference), high = fmaf(x[half * 2 + 1], scale, -reference);
-                    low = n < POLYNOMIAL_EXP2 ? exp2_polynomial(low) : exp2_unit(low);
-                    high = exp2_unit(high);
-                    state.sum[r][half] += low + high;
-                    p[r][n * 2 + half] = pack(low, high);
-                }
+            for (int n = 0; n < 2; ++n) {
+                const float* pair = &s[i / 2][step * 2 + n][i % 2 * 2];
+                const float low = power_of_two(fmaf(pair[0], scale, -subtrahend));
+                const float high = power_of_two(fmaf(pair[1], scale, -subtrahend));
+                state.sum[i] += low + high;
+                p[i / 2][n * 2 + i % 2] = pack(low, high);
             }
+        }
 #pragma unroll
         for (int d = 0; d < DIM_TILES; d += 2) {
             uint32_t b[4];
-            load_matrices_transposed(b, along_row(v_address, d / 2) + step * 16 * ROW_BYTES);
+            load_transposed(b, along_row(v_address, d / 2) + step * 16 * ROW_BYTES);
 #pragma unroll
             for (int r = 0; r < ROW_TILES; ++r) {
                 multiply_add(state.o[r][d], p[r], b[0], b[1]);
@@ -404,143 +360,166 @@ __device__ __forceinline__ void add_values(State& state, const Scores& s, float 
 
 // ----------------------------------------------------------------------------------------------------------- output
 
-// Long form: normalised rows of o through the warp's own rows of Q's shared memory, so that whole lines are stored.
-__device__ __forceinline__ void store_rows(const State& state, const Work& work, uint8_t* q_shared, int warp_row, float scale) {
+// The natural logarithm of a row's sum, from the base-2 logarithm's two parts.
+DEVICE float natural_log(float exponent, float sum) { return sum > 0.0f ? (exponent + log2f(sum)) * LN_2 : -INFINITY; }
+
+// Long form: o goes through the warp's own rows of Q's shared memory, so that it is stored 16 bytes at a time.
+DEVICE void store_rows(const State& state, const Work& work, uint8_t* shared, int warp_row, float scale) {
+    const AttentionParams& params = work.params;
     const int lane = threadIdx.x % 32;
 #pragma unroll
-    for (int r = 0; r < ROW_TILES; ++r)
+    for (int i = 0; i < LANE_ROWS; ++i) {
+        const int row = warp_row + i * 8 + lane / 4, query = work.first_row + row;
+        const float sum = row_total(state.sum[i]), inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float sum = row_total(state.sum[r][half]), inverse = sum > 0.0f ? 1.0f / sum : 0.0f;
-            int row = warp_row + r * 16 + half * 8 + lane / 4, query = work.first_row + row;
-#pragma unroll
-            for (int d = 0; d < DIM_TILES; ++d)
-                *reinterpret_cast<uint32_t*>(q_shared + chunk_offset(row, d) + lane % 4 * 4) =
-                    pack(state.o[r][d][half * 2] * inverse, state.o[r][d][half * 2 + 1] * inverse);
-            if (lane % 4 == 0 && query < work.rows)
-                work.params.lse[(int64_t(work.batch) * work.params.heads + work.first_head) * work.rows + query] =
-                    sum > 0.0f ? (state.maximum[r][half] * scale + log2f(sum)) * LN_2 : -INFINITY;
+        for (int d = 0; d < DIM_TILES; ++d) {
+            const float* pair = &state.o[i / 2][d][i % 2 * 2];
+            uint8_t* to = shared + chunk_offset(row, d) + lane % 4 * 4;
+            *reinterpret_cast<uint32_t*>(to) = pack(pair[0] * inverse, pair[1] * inverse);
         }
+        if (lane % 4 == 0 && query < work.rows) {
+            const int64_t batch_head = int64_t(work.batch) * params.heads + work.first_head;
+            params.lse[batch_head * params.seqlen_q + query] = natural_log(state.maximum[i] * scale, sum);
+        }
+    }
     __syncwarp();
     deal_chunks<ROWS_PER_WARP, 32>(lane, [&](int row, int chunk) {
-        row += warp_row;
-        if (work.first_row + row < work.rows)
-            *reinterpret_cast<uint4*>(work.params.o + work.global_row(work.first_row + row) * HEAD_DIM + chunk * 8) =
-                *reinterpret_cast<const uint4*>(q_shared + chunk_offset(row, chunk));
+        const int query = work.first_row + warp_row + row;
+        const uint8_t* from = shared + chunk_offset(warp_row + row, chunk);
+        Element* to = params.o + work.global_row(query) * HEAD_DIM + chunk * 8;
+        if (query < work.rows) *reinterpret_cast<uint4*>(to) = *reinterpret_cast<const uint4*>(from);
     });
 }
 
-// Short form: the warps hold the same rows over different keys. They agree on a maximum and a sum, each brings its O
-// to them, and the block stores the total in the workspace: o as [parts, rows, head_dim], log2 of the sum [parts, rows].
-__device__ __forceinline__ void store_part(const State& state, const Work& work, uint8_t* shared, float scale) {
-    constexpr int STRIDE = HEAD_DIM + 8;  // floats; the padding spreads the rows over the banks
-    static_assert(WARPS * 16 * (STRIDE + 2) * 4 <= Q_BYTES + 2 * STAGES * TILE_BYTES || !SHORT_Q, "the warps' parts fit");
-    float* warp_o = reinterpret_cast<float*>(shared);           // [WARPS][16][STRIDE]
-    float2* warp_row = reinterpret_cast<float2*>(warp_o + WARPS * 16 * STRIDE);  // [WARPS][16]: maximum, sum
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    const AttentionParams& params = work.params;
-    const int64_t all_rows = int64_t(params.batch) * params.seqlen_q * params.heads;
-    float* part_o = static_cast<float*>(params.workspace[0]) + blockIdx.z * all_rows * HEAD_DIM;
-    float* part_lse = static_cast<float*>(params.workspace[1]) + blockIdx.z * all_rows;
+// What the blocks of the short form leave in the workspace, for each part of the keys and each row of o.
+struct Parts {
+    int64_t rows;
+    float* o;        // fp32 [parts, rows, head_dim]
+    float* log_sum;  // base 2 [parts, rows]
 
+    DEVICE Parts(const AttentionParams& params, int parts) {
+        rows = int64_t(params.batch) * params.seqlen_q * params.heads;
+        o = static_cast<float*>(params.workspace[0]);
+        log_sum = o + parts * rows * HEAD_DIM;
+    }
+};
+
+// Short form: the warps hold the same rows over different keys. They bring their O to the maximum and the sum of all.
+DEVICE void store_part(const State& state, const Work& work, uint8_t* shared, float scale) {
+    constexpr int STRIDE = HEAD_DIM + 8;  // floats; the padding spreads the rows over the banks
+    static_assert(WARPS * 16 * (STRIDE + 2) * 4 <= Q_BYTES + 2 * STAGES * TILE_BYTES || !SHORT_Q, "the warps' O fits");
+    float* warp_o = reinterpret_cast<float*>(shared);                             // [WARPS][16][STRIDE]
+    float2* warp_row = reinterpret_cast<float2*>(warp_o + WARPS * 16 * STRIDE);   // [WARPS][16]: maximum, sum
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const Parts parts(work.params, gridDim.z);
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        float sum = row_total(state.sum[0][half]);
-        if (lane % 4 == 0) warp_row[warp * 16 + half * 8 + lane / 4] = make_float2(state.maximum[0][half], sum);
+    for (int i = 0; i < 2; ++i) {
+        const float sum = row_total(state.sum[i]);
+        if (lane % 4 == 0) warp_row[warp * 16 + i * 8 + lane / 4] = make_float2(state.maximum[i], sum);
     }
     __syncthreads();
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        int row = half * 8 + lane / 4;
+    for (int i = 0; i < 2; ++i) {
+        const int row = i * 8 + lane / 4;
         float top = -INFINITY, sum = 0.0f;
         for (int w = 0; w < WARPS; ++w) top = fmaxf(top, warp_row[w * 16 + row].x);
-        for (int w = 0; w < WARPS; ++w) sum += warp_row[w * 16 + row].y * exp2_unit((warp_row[w * 16 + row].x - finite(top)) * scale);
-        float factor = sum > 0.0f ? exp2_unit((state.maximum[0][half] - finite(top)) * scale) / sum : 0.0f;
+        for (int w = 0; w < WARPS; ++w)
+            sum += warp_row[w * 16 + row].y * power_of_two((warp_row[w * 16 + row].x - reference(top)) * scale);
+        const float factor = sum > 0.0f ? power_of_two((state.maximum[i] - reference(top)) * scale) / sum : 0.0f;
 #pragma unroll
         for (int d = 0; d < DIM_TILES; ++d)
             *reinterpret_cast<float2*>(warp_o + (warp * 16 + row) * STRIDE + d * 8 + lane % 4 * 2) =
-                make_float2(state.o[0][d][half * 2] * factor, state.o[0][d][half * 2 + 1] * factor);
+                make_float2(state.o[0][d][i * 2] * factor, state.o[0][d][i * 2 + 1] * factor);
+        const int64_t place = blockIdx.z * parts.rows + work.global_row(work.first_row + row);
         if (warp == 0 && lane % 4 == 0 && work.first_row + row < work.rows)
-            part_lse[work.global_row(work.first_row + row)] = sum > 0.0f ? top * scale + log2f(sum) : -INFINITY;
+            parts.log_sum[place] = sum > 0.0f ? top * scale + log2f(sum) : -INFINITY;
     }
     __syncthreads();
     for (int i = threadIdx.x; i < 16 * HEAD_DIM; i += THREADS) {
-        int row = i / HEAD_DIM, column = i % HEAD_DIM;
-        if (work.first_row + row >= work.rows) break;
+        const int row = i / HEAD_DIM, column = i % HEAD_DIM;
         float total = 0.0f;
         for (int w = 0; w < WARPS; ++w) total += warp_o[(w * 16 + row) * STRIDE + column];
-        part_o[work.global_row(work.first_row + row) * HEAD_DIM + column] = total;
+        const int64_t place = blockIdx.z * parts.rows + work.global_row(work.first_row + row);
+        if (work.first_row + row < work.rows) parts.o[place * HEAD_DIM + column] = total;
     }
 }
 
 // ---------------------------------------------------------------------------------------------------------- kernels
 
-extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention(const __grid_constant__ AttentionParams params) {
+extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+attention(const __grid_constant__ AttentionParams params) {
     extern __shared__ __align__(128) uint8_t shared[];
-    const uint32_t q_shared = shared_address(shared), k_shared = q_shared + Q_BYTES, v_shared = k_shared + STAGES * TILE_BYTES;
+    const uint32_t q_shared = static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+    const uint32_t k_shared = q_shared + Q_BYTES, v_shared = k_shared + STAGES * TILE_BYTES;
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     const Work work(params);
-    const float scale = params.softmax_scale * LOG2_E;  // exponentials are powers of two: one FMA and one instruction
-    const int stride = params.kv_heads * HEAD_DIM;
-    const int64_t kv_offset = int64_t(work.batch) * params.seqlen_k * stride + work.kv_head * HEAD_DIM;
-    const Element *k = params.k + kv_offset, *v = params.v + kv_offset;
+    const float scale = params.softmax_scale * LOG2_E;  // powers of two in place of e: an FMA and one instruction
 
-    // This warp's rows in the block, and its keys in a tile: in the long form every warp looks at all keys.
+    // This warp's rows in the block, and its keys in a tile: all of them in the long form.
     const int warp_row = SHORT_Q ? 0 : warp * ROWS_PER_WARP, warp_key = SHORT_Q ? warp * WARP_KEYS : 0;
-    const int row = work.first_row + warp_row;
-    // What each lane hands to ldmatrix: matrices side by side, then below, for A and for V, whose rows are the sum's
-    // index; below, then side by side, for K, whose rows are columns of the product.
+    const int first_row = work.first_row + warp_row;
+
+    // What a lane hands to ldmatrix. Q and V: four matrices down, then across; K, whose rows are the product's columns:
+    // across, then down.
     const uint32_t q_address = q_shared + chunk_offset(warp_row + lane % 16, lane / 16);
     const uint32_t k_address = k_shared + chunk_offset(warp_key + lane % 8 + lane / 16 * 8, lane / 8 % 2);
     const uint32_t v_address = v_shared + chunk_offset(warp_key + lane % 16, lane / 16);
 
-    // Q, and the tiles that the pipeline holds before its first step.
-    deal_chunks<BLOCK_M, THREADS>(threadIdx.x, [&](int q_row, int chunk) {
-        const int64_t global_row = work.global_row(work.first_row + q_row);
-        copy_async(q_shared + chunk_offset(q_row, chunk), params.q + global_row * HEAD_DIM + chunk * 8,
-                   work.first_row + q_row < work.rows);
+    // The pipeline of tiles: tile t lies in stage t % STAGES, counted from the block's first.
+    const int row_stride = params.kv_heads * HEAD_DIM, kv_head = work.first_head / (params.heads / params.kv_heads);
+    const int64_t offset = int64_t(work.batch) * params.seqlen_k * row_stride + kv_head * HEAD_DIM;
+    const Element *k = params.k + offset, *v = params.v + offset;
+    auto stage = [&](int tile) { return (tile - work.first_tile) % STAGES * TILE_BYTES; };
+    auto copy = [&](uint32_t to, const Element* from, int tile) {
+        if (tile < work.end_tile) copy_tile(to + stage(tile), from, tile * BLOCK_N, params.seqlen_k, row_stride);
+    };
+    // With one stage, V arrives during the first product and the next K during the second. With more, whole tiles
+    // arrive ahead, and all but this many of the groups under way have landed when a tile is used.
+    constexpr int AHEAD = STAGES > 1 ? STAGES - 2 : 0;
+
+    deal_chunks<BLOCK_M, THREADS>(threadIdx.x, [&](int row, int chunk) {
+        const Element* from = params.q + work.global_row(work.first_row + row) * HEAD_DIM + chunk * 8;
+        copy_async(q_shared + chunk_offset(row, chunk), from, work.first_row + row < work.rows);
     });
-    auto copy_k = [&](int tile) { if (tile < work.end_tile) copy_tile(k_shared + (tile - work.first_tile) % STAGES * TILE_BYTES, k, tile * BLOCK_N, params.seqlen_k, stride); };
-    auto copy_v = [&](int tile) { if (tile < work.end_tile) copy_tile(v_shared + (tile - work.first_tile) % STAGES * TILE_BYTES, v, tile * BLOCK_N, params.seqlen_k, stride); };
-    for (int i = 0; i < max(STAGES - 1, 1); ++i) {
-        copy_k(work.first_tile + i);
-        if (STAGES > 1) copy_v(work.first_tile + i);
+    for (int i = 0; i <= AHEAD; ++i) {
+        copy(k_shared, k, work.first_tile + i);
+        if (STAGES > 1) copy(v_shared, v, work.first_tile + i);
         close_copies();
     }
-
-    Queries queries[Q_IN_REGISTERS ? DIM_STEPS : 1];
+    Queries queries[Q_IN_REGISTERS ? HEAD_DIM / 16 : 1];
     if (Q_IN_REGISTERS) {
-        await_copies<COPIES_IN_FLIGHT>();
+        await_copies<AHEAD>();
 #pragma unroll
-        for (int step = 0; step < DIM_STEPS; ++step) load_queries(queries[step], q_address, step);
+        for (int step = 0; step < HEAD_DIM / 16; ++step) load_queries(queries[step], q_address, step);
     }
 
     State state = {};
 #pragma unroll
-    for (int r = 0; r < ROW_TILES; ++r) state.maximum[r][0] = state.maximum[r][1] = -INFINITY;
-
+    for (int i = 0; i < LANE_ROWS; ++i) state.maximum[i] = -INFINITY;
     for (int tile = work.first_tile; tile < work.end_tile; ++tile) {
-        const int stage = (tile - work.first_tile) % STAGES * TILE_BYTES, first_key = tile * BLOCK_N + warp_key;
-        // A tile has landed, and all warps are done with the one before it: its memory takes the next copy. One stage
-        // alternates: V arrives during the first product, the next K during the second.
-        await_copies<COPIES_IN_FLIGHT>();
-        if (STAGES > 1) copy_k(tile + STAGES - 1);
-        copy_v(tile + STAGES - 1);
+        // A tile has landed, and all warps are done with the one before it, whose place the next copy takes.
+        await_copies<AHEAD>();
+        if (STAGES > 1) copy(k_shared, k, tile + STAGES - 1);
+        copy(v_shared, v, tile + STAGES - 1);
         close_copies();
-
-        Scores s = {};
-        const bool seen = !SKIP_UNSEEN || first_key <= work.last_key(row + ROWS_PER_WARP - 1);
-        if (seen) {
-            compute_scores(s, queries, q_address, k_address + stage);
-            if (first_key + WARP_KEYS - 1 > work.last_key(row)) mask_scores(s, work, row, first_key);
-            update_maximum(state, s, scale);
-        }
-        if (STAGES == 1) {
+        auto change_from_k_to_v = [&] {
+            if (STAGES > 1) return;
             await_copies<0>();
-            copy_k(tile + 1);
+            copy(k_shared, k, tile + 1);
             close_copies();
+        };
+
+        const int first_key = tile * BLOCK_N + warp_key;
+        if (SKIP_UNSEEN && first_key > work.last_key(first_row + ROWS_PER_WARP - 1)) {
+            change_from_k_to_v();
+            continue;
         }
-        if (seen) add_values(state, s, scale, v_address + stage);
+        Scores s = {};
+        compute_scores(s, queries, q_address, k_address + stage(tile));
+        if (first_key + WARP_KEYS - 1 > work.last_key(first_row)) mask_scores(s, work, first_row, first_key);
+        update_maximum(state, s, scale);
+        change_from_k_to_v();
+        add_values(state, s, scale, v_address + stage(tile));
     }
 
     await_copies<0>();  // nothing may still land in the memory that the output goes through
@@ -548,28 +527,22 @@ extern "C" __global__ void __launch_bounds__(THREADS, MIN_BLOCKS) attention(cons
     else store_rows(state, work, shared, warp_row, scale);
 }
 
-// Adds up the parts that the short form left: one block for each row of o, blockDim.y parts.
+// Adds up what the blocks of the short form left: a block for each row of o, blockDim.y parts.
 extern "C" __global__ void __launch_bounds__(1024) join_parts(const __grid_constant__ AttentionParams params) {
-    __shared__ float weights[32];
-    const int row = blockIdx.x, rows = gridDim.x, parts = blockDim.y, thread = threadIdx.y * 32 + threadIdx.x;
-    const float* part_o = static_cast<const float*>(params.workspace[0]);
-    const float* part_lse = static_cast<const float*>(params.workspace[1]);
-    if (thread < 32) {
-        float lse = thread < parts ? part_lse[int64_t(thread) * rows + row] : -INFINITY, top = lse;
-        for (int lanes = 16; lanes > 0; lanes /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, lanes));
-        float weight = exp2_unit(lse - finite(top)), sum = weight;
-        for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-        weights[thread] = sum > 0.0f ? weight / sum : 0.0f;
-        const int head = row % params.heads, query = row / params.heads % params.seqlen_q;
-        const int64_t batch = row / params.heads / params.seqlen_q;
-        if (thread == 0)
-            params.lse[(batch * params.heads + head) * params.seqlen_q + query] = sum > 0.0f ? (top + log2f(sum)) * LN_2 : -INFINITY;
-    }
-    __syncthreads();
-    for (int column = thread; column < HEAD_DIM; column += 32 * parts) {
-        float total = 0.0f;
-#pragma unroll 8
-        for (int part = 0; part < parts; ++part) total += weights[part] * part_o[(int64_t(part) * rows + row) * HEAD_DIM + column];
-        params.o[int64_t(row) * HEAD_DIM + column] = to_element(total);
+    const Parts parts(params, blockDim.y);
+    const int row = blockIdx.x, head = row % params.heads, query = row / params.heads % params.seqlen_q;
+    const int64_t batch_head = int64_t(row / params.heads / params.seqlen_q) * params.heads + head;
+    for (int column = threadIdx.y * 32 + threadIdx.x; column < HEAD_DIM; column += 32 * blockDim.y) {
+        float top = -INFINITY, sum = 0.0f, total = 0.0f;
+#pragma unroll 16
+        for (int i = 0; i < blockDim.y; ++i) top = fmaxf(top, parts.log_sum[i * parts.rows + row]);
+#pragma unroll 16
+        for (int i = 0; i < blockDim.y; ++i) {
+            const float weight = power_of_two(parts.log_sum[i * parts.rows + row] - reference(top));
+            sum += weight;
+            total += weight * parts.o[(i * parts.rows + row) * HEAD_DIM + column];
+        }
+        params.o[int64_t(row) * HEAD_DIM + column] = to_element(sum > 0.0f ? total / sum : 0.0f);
+        if (column == 0) params.lse[batch_head * params.seqlen_q + query] = natural_log(top, sum);
     }
 }

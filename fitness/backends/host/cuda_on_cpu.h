@@ -34,7 +34,7 @@
 #define __shared__ static thread_local
 
 #define EVO_PRAGMA(...) _Pragma(#__VA_ARGS__)
-#define EVO_UNROLL(...)
+#define EVO_UNROLL(...) EVO_PRAGMA(GCC unroll __VA_ARGS__)
 
 #include "vector_types.h"
 

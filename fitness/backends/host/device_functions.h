@@ -1,61 +1,72 @@
-// CUDA's functions for threads that work together, and for bits. Line numbers tell calls apart: see block.h.
+// CUDA's functions for threads that work together, and for bits.
 #pragma once
 
 namespace {
 namespace evo {
 
-inline int count_block(int line, bool aye) {
-    meet_block(line, aye);
-    return static_cast<int>(runtime.ayes_then);
-}
-
-inline bool all_block(int line, bool aye) {
-    meet_block(line, aye);
-    return runtime.ayes_then == runtime.waiting_then;
-}
-
-inline unsigned ballot(int line, unsigned mask, bool aye) {
-    return static_cast<unsigned>(meet_warp(line, mask, aye, vote));
-}
-
-inline unsigned lanes_present(unsigned mask) {
-    return runtime.warps[runtime.current->number / warp_size].present & mask;
-}
-
 inline unsigned lane() { return runtime.current->number % warp_size; }
 
-template <class T>
-T fetch(int line, unsigned mask, T value, unsigned source) {
-    static_assert(sizeof(T) <= sizeof(unsigned long long), "a shuffle moves at most eight bytes");
-    unsigned long long bits = 0;
-    memcpy(&bits, &value, sizeof value);
-    bits = meet_warp(line, mask, bits, source);
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
+// A call of a barrier or a warp function, at a line of the candidate: threads that wait for each other must have come to
+// the same call (block.h). Macros of the same names supply the line.
+struct Call {
+    int line;
 
-template <class T>
-T shuffle(int line, unsigned mask, T value, int source, int width = 32) {
-    return fetch(line, mask, value, (lane() & ~(width - 1)) + (source & (width - 1)));
-}
+    __attribute__((always_inline)) void __syncthreads() const { meet_block(line, false); }
 
-template <class T>
-T shuffle_up(int line, unsigned mask, T value, unsigned delta, int width = 32) {
-    unsigned in_segment = lane() & (width - 1);
-    return fetch(line, mask, value, in_segment >= delta ? lane() - delta : lane());
-}
+    int __syncthreads_count(int predicate) const {
+        meet_block(line, predicate != 0);
+        return static_cast<int>(runtime.ayes_then);
+    }
 
-template <class T>
-T shuffle_down(int line, unsigned mask, T value, unsigned delta, int width = 32) {
-    unsigned in_segment = lane() & (width - 1);
-    return fetch(line, mask, value, in_segment + delta < static_cast<unsigned>(width) ? lane() + delta : lane());
-}
+    int __syncthreads_or(int predicate) const { return __syncthreads_count(predicate) != 0; }
 
-template <class T>
-T shuffle_xor(int line, unsigned mask, T value, int bits, int width = 32) {
-    unsigned source = lane() ^ bits, last = lane() | (width - 1);
-    return fetch(line, mask, value, source <= last ? source : lane());
-}
+    int __syncthreads_and(int predicate) const {
+        return __syncthreads_count(predicate) == static_cast<int>(runtime.waiting_then);
+    }
+
+    unsigned __ballot_sync(unsigned mask, int predicate) const {
+        return static_cast<unsigned>(meet_warp(line, mask, predicate != 0, vote));
+    }
+
+    int __any_sync(unsigned mask, int predicate) const { return __ballot_sync(mask, predicate) != 0; }
+
+    int __all_sync(unsigned mask, int predicate) const { return __ballot_sync(mask, !predicate) == 0; }
+
+    void __syncwarp(unsigned mask = ~0u) const { __ballot_sync(mask, 0); }
+
+    template <class T>
+    T __shfl_sync(unsigned mask, T value, int source, int width = 32) const {
+        return fetch(mask, value, (lane() & ~(width - 1)) + (source & (width - 1)));
+    }
+
+    template <class T>
+    T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) const {
+        unsigned in_segment = lane() & (width - 1);
+        return fetch(mask, value, in_segment >= delta ? lane() - delta : lane());
+    }
+
+    template <class T>
+    T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) const {
+        unsigned in_segment = lane() & (width - 1);
+        return fetch(mask, value, in_segment + delta < static_cast<unsigned>(width) ? lane() + delta : lane());
+    }
+
+    template <class T>
+    T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32) const {
+        unsigned source = lane() ^ bits, last = lane() | (width - 1);
+        return fetch(mask, value, source <= last ? source : lane());
+    }
+
+    template <class T>
+    T fetch(unsigned mask, T value, unsigned source) const {
+        static_assert(sizeof(T) <= sizeof(unsigned long long), "a shuffle moves at most eight bytes");
+        unsigned long long bits = 0;
+        memcpy(&bits, &value, sizeof value);
+        bits = meet_warp(line, mask, bits, source);
+        memcpy(&value, &bits, sizeof value);
+        return value;
+    }
+};
 
 template <class T, class Change>
 T exchange(T* address, Change change) {
@@ -76,32 +87,21 @@ using same = typename Same<T>::type;
 
 }  // namespace evo
 
-#define __syncthreads() evo::meet_block(__LINE__, false)
-#define __syncthreads_count(...) evo::count_block(__LINE__, (__VA_ARGS__) != 0)
-#define __syncthreads_or(...) static_cast<int>(evo::count_block(__LINE__, (__VA_ARGS__) != 0) != 0)
-#define __syncthreads_and(...) static_cast<int>(evo::all_block(__LINE__, (__VA_ARGS__) != 0))
-
-#define __shfl_sync(...) evo::shuffle(__LINE__, __VA_ARGS__)
-#define __shfl_up_sync(...) evo::shuffle_up(__LINE__, __VA_ARGS__)
-#define __shfl_down_sync(...) evo::shuffle_down(__LINE__, __VA_ARGS__)
-#define __shfl_xor_sync(...) evo::shuffle_xor(__LINE__, __VA_ARGS__)
-
-// A mask may be left out (all lanes), hence the sum with what the macro was given.
-#define __syncwarp(...) static_cast<void>(evo::ballot(__LINE__, evo::mask_or_all(__VA_ARGS__), false))
-#define __ballot_sync(mask, ...) evo::ballot(__LINE__, mask, (__VA_ARGS__) != 0)
-#define __any_sync(mask, ...) static_cast<int>(evo::ballot(__LINE__, mask, (__VA_ARGS__) != 0) != 0)
-#define __all_sync(mask, ...) evo::all_lanes(__LINE__, mask, (__VA_ARGS__) != 0)
-
-namespace evo {
-
-inline unsigned mask_or_all(unsigned mask = ~0u) { return mask; }
-
-inline int all_lanes(int line, unsigned mask, bool aye) { return ballot(line, mask, !aye) == 0; }
-
-}  // namespace evo
+#define __syncthreads() evo::Call{__LINE__}.__syncthreads()
+#define __syncthreads_count(...) evo::Call{__LINE__}.__syncthreads_count(__VA_ARGS__)
+#define __syncthreads_or(...) evo::Call{__LINE__}.__syncthreads_or(__VA_ARGS__)
+#define __syncthreads_and(...) evo::Call{__LINE__}.__syncthreads_and(__VA_ARGS__)
+#define __syncwarp(...) evo::Call{__LINE__}.__syncwarp(__VA_ARGS__)
+#define __ballot_sync(...) evo::Call{__LINE__}.__ballot_sync(__VA_ARGS__)
+#define __any_sync(...) evo::Call{__LINE__}.__any_sync(__VA_ARGS__)
+#define __all_sync(...) evo::Call{__LINE__}.__all_sync(__VA_ARGS__)
+#define __shfl_sync(...) evo::Call{__LINE__}.__shfl_sync(__VA_ARGS__)
+#define __shfl_up_sync(...) evo::Call{__LINE__}.__shfl_up_sync(__VA_ARGS__)
+#define __shfl_down_sync(...) evo::Call{__LINE__}.__shfl_down_sync(__VA_ARGS__)
+#define __shfl_xor_sync(...) evo::Call{__LINE__}.__shfl_xor_sync(__VA_ARGS__)
 
 // Every lane that has not ended: the device promises no less and no more.
-inline unsigned __activemask() { return evo::lanes_present(~0u); }
+inline unsigned __activemask() { return evo::runtime.warps[evo::runtime.current->number / evo::warp_size].present; }
 
 inline void __threadfence() {}
 inline void __threadfence_block() {}

@@ -1,0 +1,191 @@
+"""g++ for the host backend: a portable candidate becomes a shared object with an entry for each of its kernels."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cached_property
+from pathlib import Path
+
+from fitness.backends.host_log import host_errors
+from fitness.backends.host_source import CANDIDATE_NAME, ENTRIES_NAME, RUNTIME, host_source
+from fitness.build_cache import BuildCache
+from fitness.child_environment import listed_environment
+from fitness.compiler import CompiledBuild, build_names
+from fitness.evaluation import BuildReport, Status
+from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.manifest import read_manifest
+from fitness.plan import Build
+
+# As nvcc: multiplications and additions are contracted, maths sets no errno and traps nothing, and memory may be read
+# as another type than it was written as. Beyond that no liberties: -ffast-math would lose NaN and infinity.
+_FLAGS = (
+    "-std=c++17", "-O3", "-march=native", "-ffp-contract=fast", "-fno-math-errno", "-fno-trapping-math",
+    "-fno-strict-aliasing", "-fno-exceptions", "-fno-rtti", "-fno-gnu-unique", "-fvisibility=hidden",
+    "-fstack-clash-protection", "-shared", "-fPIC", "-Wl,-z,defs",
+)  # fmt: skip
+_DIAGNOSTICS = ("-w", "-fdiagnostics-color=never", "-ftrack-macro-expansion=0", "-fmax-errors=20")
+# Set before g++ starts anything; where one is refused, a stricter one holds already.
+_LIMITED = 'ulimit -v "$1"; ulimit -t "$2"; ulimit -c 0; shift 2; exec "$@"'
+_JUDGEMENT = "1"  # part of a build's key: change it with what is refused, and kept verdicts count no more
+_RUNTIME_DATA = re.compile(r"evo::runtime|evo::dynamic_shared|completed\.\d+|__dso_handle|__TMC_END__")  # ours and C's
+_WRITABLE = re.compile(r"\.(?:data|bss|tdata)(?!\.rel\.ro)(?:\.|$)")
+# Not in a line about the candidate, whose text might say anything.
+_OUR_TROUBLE = re.compile(
+    rf"^(?!\s|{re.escape(CANDIDATE_NAME)}|{ENTRIES_NAME}).*"
+    r"(?:No space left|Read-only file system|cannot execute|cannot find|loading shared libraries|not found)",
+    re.MULTILINE,
+)
+
+
+class HostCompiler:
+    """g++, several builds at a time, each within `timeout_s` seconds and `memory_bytes` of address space.
+
+    `include_dir` holds the contract's header. Raises EnvironmentFault where there is no g++.
+    """
+
+    def __init__(
+        self, *, include_dir: Path, cache: BuildCache, processes: int, timeout_s: float, memory_bytes: int,
+        gxx: Path | None = None,
+    ) -> None:  # fmt: skip
+        self._gxx = gxx or find_gxx()
+        self._include_dir, self._cache = include_dir, cache
+        self._processes, self._timeout_s, self._memory_bytes = processes, timeout_s, memory_bytes
+
+    @cached_property
+    def version(self) -> str:
+        """As "g++ 12.2.0 (znver3)": -march=native makes the processor a part of it."""
+        number = self._asked("-dumpfullversion")
+        target = re.search(r"-march=\s+(\S+)", self._asked("-march=native", "-Q", "--help=target"))
+        return f"g++ {number.strip()} ({target[1] if target else 'native'})"
+
+    @property
+    def flags(self) -> tuple[str, ...]:
+        """Every option but the -D flags."""
+        return _FLAGS
+
+    def compile(self, source: str, builds: Sequence[Build]) -> tuple[CompiledBuild, ...]:
+        """The builds in their order, from the cache where they are known; after a fault no further one is begun.
+
+        Raises CandidateFault: UNSUPPORTED for a kernel that is not portable, COMPILE_ERROR with g++'s words, INVALID
+        for one that could keep state from call to call. Raises EnvironmentFault where g++ or the cache cannot be used.
+        """
+        manifest = read_manifest(source)
+        if not manifest.portable:
+            targets = ", ".join(manifest.targets)
+            raise CandidateFault(Status.UNSUPPORTED, f"targets {targets}; the host backend runs portable kernels only")
+        text = host_source(source, (launch.kernel for launch in manifest.launches))
+        names = build_names(builds)
+        pool = ThreadPoolExecutor(self._processes)
+        try:
+            futures = [pool.submit(self._build, source, text, build) for build in builds]
+            reports = [BuildReport(name=name, kernels=(), advisories=()) for name in names]
+            return tuple(
+                CompiledBuild(build=build, binary=future.result(), report=report)
+                for build, future, report in zip(builds, futures, reports, strict=True)
+            )
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+    def _build(self, source: str, text: str, build: Build) -> Path:
+        key = self._key(text, build)
+        known = self._cache.get(key)
+        if known is not None:
+            return known[0]
+        with tempfile.TemporaryDirectory(prefix="evo-gxx-") as folder:
+            log = self._run_gxx(Path(folder), source, text, build)
+            binary = Path(folder, "candidate.so")
+            try:
+                self._judge(binary, log)
+            except CandidateFault as fault:
+                self._cache.keep_fault(key, fault)
+                raise
+            return self._cache.keep(key, binary.read_bytes(), BuildReport(name="", kernels=(), advisories=()))
+
+    def _run_gxx(self, folder: Path, source: str, text: str, build: Build) -> str:
+        """What g++ says. Raises CandidateFault where it takes too long, EnvironmentFault for trouble of ours."""
+        (folder / CANDIDATE_NAME).write_text(source, encoding="utf-8", errors="replace")  # g++ quotes from it
+        includes = ("-include", str(RUNTIME / "cuda_on_cpu.h"), "-I", str(RUNTIME), "-I", str(self._include_dir))
+        output = ("-x", "c++", "-", "-o", "candidate.so")
+        command = (str(self._gxx), *_FLAGS, *_DIAGNOSTICS, *build.flags, *includes, *output)
+        limits = (str(self._memory_bytes >> 10), str(int(self._timeout_s) + 1))
+        environment = {**listed_environment(os.environ), "LC_ALL": "C", "TMPDIR": str(folder)}
+        with subprocess.Popen(  # noqa: S603  # the arguments are ours; the candidate comes by stdin
+            ("/bin/sh", "-c", _LIMITED, "sh", *limits, *command),
+            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            cwd=folder, env=environment, start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                _, log = process.communicate(text.encode(errors="replace"), timeout=self._timeout_s)
+            except subprocess.TimeoutExpired as error:
+                reason = f"compiling took longer than {self._timeout_s:g} s"
+                raise CandidateFault(Status.COMPILE_ERROR, reason) from error
+            finally:
+                if process.returncode is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+        words = log.decode(errors="replace")
+        if process.returncode != 0 and _OUR_TROUBLE.search(words):
+            raise EnvironmentFault(f"g++ cannot work here: {words[-500:]}")
+        return words
+
+    def _judge(self, binary: Path, log: str) -> None:
+        """Raises CandidateFault where there is no binary, or one that keeps state."""
+        if not binary.exists():
+            raise CandidateFault(Status.COMPILE_ERROR, host_errors(log))
+        kept = self._writable_data(binary)
+        if kept:
+            raise CandidateFault(
+                Status.INVALID,
+                f"the source keeps state in memory, or could: {', '.join(kept)}. Nothing may be kept from call to "
+                "call; use params.workspace for scratch space",
+            )
+
+    def _writable_data(self, binary: Path) -> list[str]:
+        """The variables that outlive a launch: all that is static and writable but shared memory and the runtime's."""
+        listing = self._listing(shutil.which("nm") or "nm", "--format=sysv", "--demangle", str(binary))
+        rows = [[cell.strip() for cell in line.split("|")] for line in listing.splitlines()]
+        names = (
+            row[0].removeprefix("(anonymous namespace)::")
+            for row in rows
+            if len(row) == 7 and row[3] in ("OBJECT", "TLS") and _WRITABLE.match(row[6])
+        )
+        return [name for name in names if not _RUNTIME_DATA.fullmatch(name)]
+
+    def _key(self, text: str, build: Build) -> str:
+        parts = [_JUDGEMENT, text, self._headers_sha256, self.version, *_FLAGS, *build.flags]
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
+
+    @cached_property
+    def _headers_sha256(self) -> str:
+        files = [*sorted(RUNTIME.glob("*.h")), self._include_dir / "attention.cuh"]
+        try:
+            return hashlib.sha256(b"\0".join(path.read_bytes() for path in files)).hexdigest()
+        except OSError as error:
+            raise EnvironmentFault(f"a header cannot be read: {error}; install the project again") from error
+
+    def _asked(self, *question: str) -> str:
+        return self._listing(str(self._gxx), *question)
+
+    def _listing(self, *command: str) -> str:
+        environment = {**listed_environment(os.environ), "LC_ALL": "C"}
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise EnvironmentFault(f"{command[0]} does not work: {error}; install g++ with its binutils") from error
+        return done.stdout
+
+
+def find_gxx() -> Path:
+    """The g++ on the PATH. Raises EnvironmentFault where there is none."""
+    path = shutil.which("g++")
+    if path is None:
+        raise EnvironmentFault(
+            "no g++ on the PATH; the host backend needs it: install it (Debian, Ubuntu: apt install g++), or use a GPU"
+        )
+    return Path(path)

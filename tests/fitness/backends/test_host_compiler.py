@@ -1,0 +1,296 @@
+"""Candidates as g++ takes them: what it builds, what it refuses, and in which words."""
+
+import os
+import shutil
+import stat
+from pathlib import Path
+
+import pytest
+
+from fitness.backends.host_compiler import HostCompiler, find_gxx
+from fitness.backends.host_log import host_errors
+from fitness.backends.host_source import RUNTIME, host_source
+from fitness.build_cache import BuildCache
+from fitness.evaluation import BuildReport, Status
+from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.plan import Build
+from fitness.scenario import ElementType
+
+needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
+
+INCLUDE = Path(__file__).parents[3] / "kernels" / "include"
+BF16 = Build(defines=(("WIDTH", 4),), element_type=ElementType.BF16)
+FP16 = Build(defines=(("WIDTH", 4),), element_type=ElementType.FP16)
+
+
+def candidate(body: str = "params.lse[0] = WIDTH;", before: str = "", *, targets: str = '"portable"') -> str:
+    return f"""/*evo
+contract = 1
+name = "one line"
+targets = [{targets}]
+[[launch]]
+kernel = "attention_forward"
+grid = ["1"]
+block = ["1"]
+*/
+#include "attention.cuh"
+{before}
+extern "C" __global__ void attention_forward(const __grid_constant__ AttentionParams params) {{
+    {body}
+}}
+"""
+
+
+def make_compiler(folder: Path, **settings: object) -> HostCompiler:
+    arguments = {"processes": 2, "timeout_s": 60.0, "memory_bytes": 2 << 30} | settings
+    return HostCompiler(include_dir=INCLUDE, cache=BuildCache(folder, suffix=".so"), **arguments)
+
+
+def script(path: Path, text: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def fault_of(compiler: HostCompiler, source: str, *builds: Build) -> CandidateFault:
+    with pytest.raises(CandidateFault) as raised:
+        compiler.compile(source, builds or (BF16,))
+    return raised.value
+
+
+@needs_gxx
+def test_builds_come_in_their_order_with_the_name_of_what_tells_them_apart(tmp_path):
+    built = make_compiler(tmp_path).compile(candidate(), (FP16, BF16))
+
+    assert [each.build for each in built] == [FP16, BF16]
+    assert built[0].report == BuildReport(name="element=fp16", kernels=(), advisories=())
+    assert built[0].binary != built[1].binary
+    assert built[0].binary.read_bytes()[:4] == b"\x7fELF"
+
+
+@needs_gxx
+def test_a_known_build_is_not_compiled_again(tmp_path):
+    gxx = find_gxx()
+    counting = script(tmp_path / "g++", f'echo "$@" >> {tmp_path}/calls\nexec {gxx} "$@"')
+    first = make_compiler(tmp_path / "cache", gxx=counting).compile(candidate(), (BF16,))
+    second = make_compiler(tmp_path / "cache", gxx=counting).compile(candidate(), (BF16,))
+
+    assert first == second
+    compilations = [line for line in (tmp_path / "calls").read_text().splitlines() if "-DWIDTH=4" in line]
+    assert len(compilations) == 1
+
+
+@needs_gxx
+def test_the_version_names_number_and_processor(tmp_path):
+    version = make_compiler(tmp_path).version
+
+    assert version.startswith("g++ ")
+    assert version.endswith(")")
+
+
+@needs_gxx
+@pytest.mark.parametrize(
+    ("body", "before", "reason"),
+    [
+        ("params.lse[0] = widht;", "", "candidate.cu(13): error: 'widht' was not declared in this scope"),
+        ("__shfl_sync(1);", "", "candidate.cu(13): error: no matching function for call to 'evo::Call::__shfl_sync(int)'"),
+        (
+            "__shfl_sync(~0u, params, 1);",
+            "",
+            "candidate.cu(13): error: static assertion failed: a shuffle moves at most eight bytes",
+        ),
+        ("params.lse[0] = f(1);", "__device__ float f(int x);", "f(int) is declared and never defined"),
+        ("", '#include "nowhere.h"', "this cannot be included"),
+        ("", "#if 0\n#include <x>\n#endif\n#error no WIDTH", "candidate.cu(14): error: #error no WIDTH"),
+    ],
+)
+def test_a_refusal_quotes_the_candidates_own_line(tmp_path, body, before, reason):
+    fault = fault_of(make_compiler(tmp_path), candidate(body, before))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert reason in fault.reason
+    assert str(RUNTIME) not in fault.reason
+
+
+@needs_gxx
+def test_the_text_of_an_included_file_is_not_shown(tmp_path):
+    secret = tmp_path / "secret.txt"
+    secret.write_text("hunter2 is it\n", encoding="utf-8")
+    fault = fault_of(make_compiler(tmp_path), candidate(before=f'#include "{secret}"'))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert "hunter2" not in fault.reason
+
+
+@needs_gxx
+@pytest.mark.parametrize(
+    ("linkage", "reason"),
+    [
+        ("#define attention_forward other", "'attention_forward' was not declared in this scope"),
+        ("#define extern\n#undef extern", ""),
+    ],
+)
+def test_a_kernel_that_is_not_there_is_named(tmp_path, linkage, reason):
+    compiler, source = make_compiler(tmp_path), candidate(before=linkage) + "#undef attention_forward\n"
+    if reason:
+        assert f"candidate.cu(1): error: [[launch]]: {reason}" in fault_of(compiler, source).reason
+    else:
+        assert len(compiler.compile(source, (BF16,))) == 1
+
+
+@needs_gxx
+def test_a_kernel_without_c_linkage_is_refused(tmp_path):
+    fault = fault_of(make_compiler(tmp_path), candidate().replace('extern "C" ', ""))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert "conflicting declaration" in fault.reason
+    assert "with 'C' linkage" in fault.reason
+
+
+@needs_gxx
+@pytest.mark.parametrize(
+    ("body", "before", "name"),
+    [
+        ("params.lse[0] = calls++;", "__device__ int calls;", "calls"),
+        ("params.lse[0] = calls++;", "__device__ int calls = 7;", "calls"),
+        ("static int calls; params.lse[0] = ++calls;", "", "attention_forward::calls"),
+        (
+            "params.lse[0] = count<3>();",
+            "template <int N> __device__ int count() { static int calls; return calls += N; }",
+            "count<3>()::calls",
+        ),
+        ("params.lse[0] = ++calls;", 'extern "C" { __device__ int calls; }', "calls"),
+        ("static thread_local int calls = 3; params.lse[0] = ++calls;", "", "attention_forward::calls"),
+    ],
+)
+def test_state_that_outlives_a_call_is_refused_by_name(tmp_path, body, before, name):
+    fault = fault_of(make_compiler(tmp_path), candidate(body, before))
+
+    assert fault.status is Status.INVALID
+    assert f"keeps state in memory, or could: {name}. " in fault.reason.replace("[abi:cxx11]", "").replace("int ", "")
+
+
+@needs_gxx
+def test_tables_and_shared_memory_are_no_state(tmp_path):
+    before = """
+__constant__ float halves[4] = {0.5f, 1.0f, 1.5f, 2.0f};
+__device__ const int primes[] = {2, 3, 5, 7};
+template <int N> __device__ float shared(int i) { __shared__ float kept[N]; kept[i] = i; __syncthreads(); return kept[0]; }
+"""
+    body = "__shared__ int x; x = 1; params.lse[0] = halves[params.batch] + primes[params.heads] + shared<4>(x);"
+
+    assert len(make_compiler(tmp_path).compile(candidate(body, before), (BF16,))) == 1
+
+
+def test_a_kernel_for_a_gpu_alone_is_unsupported(tmp_path):
+    compiler = make_compiler(tmp_path, gxx=Path("g++"))
+
+    fault = fault_of(compiler, candidate(targets='"sm_90a"'))
+    assert (fault.status, fault.reason) == (
+        Status.UNSUPPORTED, "targets sm_90a; the host backend runs portable kernels only",
+    )  # fmt: skip
+
+
+def test_a_compiler_that_runs_on_is_killed_with_its_children(tmp_path):
+    endless = script(tmp_path / "g++", f'case "$*" in *-x*) sleep 1000 & echo $! > {tmp_path}/child; wait;; esac')
+    fault = fault_of(make_compiler(tmp_path / "cache", gxx=endless, timeout_s=0.5), candidate())
+
+    assert (fault.status, fault.reason) == (Status.COMPILE_ERROR, "compiling took longer than 0.5 s")
+    child = int((tmp_path / "child").read_text())
+    state = Path(f"/proc/{child}/stat")
+    assert not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z"
+    assert list((tmp_path / "cache").glob("*")) == []  # a slow machine's verdict is not kept
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["cc1plus: fatal error: error writing to /tmp/x.s: No space left on device", "g++: error: cannot execute 'cc1plus'"],
+)
+def test_a_machine_that_cannot_compile_is_not_the_candidates_fault(tmp_path, words):
+    broken = script(tmp_path / "g++", f'echo "{words}" >&2\ncase "$*" in *-x*) exit 1;; esac')
+
+    with pytest.raises(EnvironmentFault, match="g\\+\\+ cannot work here"):
+        make_compiler(tmp_path / "cache", gxx=broken).compile(candidate(), (BF16,))
+
+
+def test_a_compiler_that_is_not_there_is_named(tmp_path):
+    with pytest.raises(EnvironmentFault, match="/nowhere/g\\+\\+ does not work"):
+        make_compiler(tmp_path, gxx=Path("/nowhere/g++")).compile(candidate(), (BF16,))
+
+
+@needs_gxx
+def test_the_candidate_cannot_pose_as_a_broken_machine(tmp_path):
+    fault = fault_of(make_compiler(tmp_path), candidate(before="#error No space left on device"))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert "candidate.cu(11): error: #error No space left on device" in fault.reason
+
+
+@needs_gxx
+def test_running_out_of_memory_is_the_candidates_fault(tmp_path):
+    before = "template <int N> struct T { static constexpr int v = T<N - 1>::v + T<N - 2>::v; };" + "".join(
+        f"constexpr int a{i}[100000] = {{}};" for i in range(2)
+    )
+    fault = fault_of(make_compiler(tmp_path, memory_bytes=48 << 20), candidate(before=before))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert "out of memory" in fault.reason
+
+
+def test_the_compiler_sees_no_key(tmp_path, monkeypatch=None):
+    listing = script(tmp_path / "g++", f'case "$*" in *-x*) env > {tmp_path}/environment; exit 1;; esac')
+    assert "PATH" in os.environ
+    fault_of(make_compiler(tmp_path / "cache", gxx=listing), candidate())
+
+    names = {line.partition("=")[0] for line in (tmp_path / "environment").read_text().splitlines()}
+    assert "PATH" in names
+    assert names <= {"PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PWD", "OLDPWD", "_", "SHLVL"} | {
+        name for name in os.environ if name.startswith(("LC_", "CUDA_", "CUPY_", "MKL_", "NVIDIA_", "OMP_"))
+    } | {"LANGUAGE", "LD_LIBRARY_PATH", "LOGNAME", "PYTHONHASHSEED", "PYTHONPATH", "TEMP", "TMP", "TZ", "USER",
+         "VIRTUAL_ENV", "XDG_CACHE_HOME"}  # fmt: skip
+
+
+class TestHostSource:
+    def test_lines_keep_their_numbers(self):
+        source = "int a;\n#pragma unroll\nextern __shared__ __align__(16)\n    float x[];\nint b; // c\n"
+
+        text = host_source(source, ["k"])
+        assert text.splitlines()[:2] == ["namespace {", '#line 1 "candidate.cu"']
+        assert text.splitlines()[2:7] == [
+            "int a;",
+            "EVO_UNROLL(1)",
+            "float (* const x) = reinterpret_cast<float (*)>(evo::dynamic_shared);",
+            "",
+            "int b; // c",
+        ]
+
+    @pytest.mark.parametrize(
+        ("declaration", "pointer"),
+        [
+            ("extern __shared__ float x[];", "float (* const x)"),
+            ("extern __shared__ alignas(16) unsigned char bytes[];", "unsigned char (* const bytes)"),
+            ("extern __align__(sizeof(int) * 4) __shared__ Element tile[][HEAD_DIM + 8];", "Element (* const tile)[HEAD_DIM + 8]"),
+            ("extern __shared__ __attribute__((aligned(128))) uint4 x [ ] ;", "uint4 (* const x)"),
+        ],
+    )  # fmt: skip
+    def test_dynamic_shared_memory_becomes_a_pointer(self, declaration, pointer):
+        assert f"\n{pointer} = reinterpret_cast<" in host_source(declaration, [])
+
+    @pytest.mark.parametrize(
+        ("pragma", "macro"),
+        [("#pragma unroll", "EVO_UNROLL(1)"), ("  # pragma unroll 4", "EVO_UNROLL(4)"), ("#pragma nounroll", "EVO_UNROLL(1)"),
+         ("#pragma unroll (WIDTH / 2)", "EVO_UNROLL((WIDTH / 2))")],
+    )  # fmt: skip
+    def test_unroll_pragmas_become_gccs(self, pragma, macro):
+        assert f"\n{macro}\n" in host_source(f"{pragma}\nfor (;;);", [])
+
+    def test_comments_and_literals_are_left_alone(self):
+        source = '// extern __shared__ float x[];\nconst char* s = "extern __shared__ float x[];";\n'
+
+        assert source in host_source(source, [])
+
+
+def test_a_log_without_a_line_of_the_candidate_says_so():
+    assert host_errors("collect2: error: ld returned 1 exit status") == (
+        "the compiler refused the source, and its messages name no line of it"
+    )

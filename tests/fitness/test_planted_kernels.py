@@ -1,0 +1,93 @@
+"""Kernels that are wrong on purpose get their status, one after the other, and a good one after them still passes.
+
+Real stages throughout: manifest, rules, g++, the worker's process, the gate. A planted kernel names its status in a
+line `// expect: STATUS`.
+"""
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fitness.backends.host_compiler import HostCompiler
+from fitness.build_cache import BuildCache
+from fitness.evaluation import Environment, Status
+from fitness.evaluator import Evaluator, Target
+from fitness.inputs import Distribution
+from fitness.judge_settings import JudgeSettings
+from fitness.process import start_fork_server
+from fitness.process_limits import ProcessLimits
+from fitness.scenario import Suite
+from fitness.worker import PRELOAD, BackendKind, WorkerSettings, open_worker
+from tests.fitness.fake_device import scenario
+
+ROOT = Path(__file__).parents[2]
+PLANTED = sorted(Path(__file__).with_name("kernels").joinpath("portable").glob("*.cu"))
+SUITE = Suite(
+    name="tiny",
+    scenarios=(
+        scenario(heads=4, kv_heads=2, seqlen_q=72, seqlen_k=72, head_dim=64),
+        scenario(heads=2, kv_heads=2, seqlen_q=40, seqlen_k=96, head_dim=64, causal=False),
+    ),
+    edges=(scenario(heads=2, kv_heads=2, seqlen_q=40, seqlen_k=9, head_dim=64),),
+)  # fmt: skip
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the host backend needs g++")
+
+
+@pytest.fixture(scope="module")
+def evaluator(tmp_path_factory) -> Iterator[Evaluator]:
+    start_fork_server(PRELOAD)
+    compiler = HostCompiler(
+        include_dir=ROOT / "kernels" / "include", cache=BuildCache(tmp_path_factory.mktemp("builds")), processes=2,
+        timeout_s=30.0, memory_bytes=4 << 30,
+    )  # fmt: skip
+    environment = Environment(
+        backend="host", device="processor", driver="", compiler=compiler.version, baseline="sdpa", baseline_version=""
+    )
+    target = Target(
+        names=frozenset({"portable"}), sm_count=1, environment=environment, compiling_disturbs=True
+    )
+    settings = JudgeSettings(
+        distributions=(Distribution.NORMAL, Distribution.SMALL, Distribution.LARGE), repeats=2, least_repeats=1,
+        warmups=1, bootstrap_draws=20, call_timeout_s=2.0,
+    )  # fmt: skip
+    worker_settings = WorkerSettings(
+        backend=BackendKind.HOST, baseline="sdpa", limits=ProcessLimits(memory_bytes=8 << 30)
+    )
+    with open_worker(worker_settings) as worker:
+        yield Evaluator(
+            suite=SUITE, target=target, compiler=compiler, worker=worker, settings=settings, may_run=lambda source: True
+        )
+
+
+def expected(path: Path) -> Status:
+    return Status(re.search(r"^// expect: (\w+)", path.read_text(), re.MULTILINE)[1])
+
+
+def seed(name: str) -> str:
+    return (ROOT / "kernels" / "seed" / f"{name}.cu").read_text()
+
+
+def test_every_planted_kernel_has_its_status_and_a_good_one_passes_at_the_end(evaluator):
+    assert len(PLANTED) >= 8
+    sources = [path.read_text() for path in PLANTED] + [seed("naive")]
+    found = evaluator.evaluate_all(sources)
+    wrong = {
+        path.name: f"{evaluation.status}: {evaluation.reason}"
+        for path, evaluation in zip(PLANTED, found, strict=False)
+        if evaluation.status is not expected(path)
+    }
+    assert wrong == {}
+    assert (found[-1].status, found[-1].reason) == (Status.PASSED, "")
+
+
+def test_the_same_kernel_first_and_last_is_right_both_times_and_its_scenarios_are_all_timed(evaluator):
+    first, other, last = evaluator.evaluate_all([seed("naive"), seed("tiled"), seed("naive")])
+    assert [each.status for each in (first, other, last)] == [Status.PASSED] * 3
+    assert set(first.speedups) == set(last.speedups) == {each.name for each in SUITE.scenarios}
+    assert first.key == last.key != other.key
+    assert {check.input_seed for check in first.checks}.isdisjoint(check.input_seed for check in last.checks)
+    assert 0.2 < first.geomean / last.geomean < 5.0

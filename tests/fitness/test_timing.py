@@ -1,0 +1,180 @@
+"""The timing stage on a fake device: the order of things around each timed call, and what becomes of odd clocks."""
+
+import math
+import random
+from itertools import pairwise
+
+import pytest
+import torch
+
+from fitness.evaluation import Status
+from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.judge_settings import JudgeSettings
+from fitness.timing import time_scenario
+from fitness.watch import Party, Watch
+from tests.fitness.fake_device import (
+    KERNELS,
+    FakeBackend,
+    FakeBaseline,
+    binaries,
+    plan,
+    right,
+    right_o,
+    scenario,
+    suite_plan,
+)
+
+SHAPE = scenario()
+
+
+def timed(kernel=right, times_ms=(1.0,), baseline=None, steps=None, rng_seed=1, **settings):
+    backend = FakeBackend({**KERNELS, "kernel": kernel}, times_ms)
+    settings = JudgeSettings(**{"repeats": 6, "warmups": 1, "bootstrap_draws": 50, **settings})
+    watch = Watch(lambda step, deadline_s: None if steps is None else steps.append((step, deadline_s)), settings)
+    found = time_scenario(
+        plan(SHAPE), binaries(suite_plan([SHAPE]), "kernel"), backend, baseline or FakeBaseline(), settings,
+        random.Random(rng_seed), watch,
+    )  # fmt: skip
+    return found, backend.events
+
+
+def test_both_sides_are_timed_as_often_as_the_settings_say():
+    found, events = timed()
+    assert len(found.timing.candidate_ms) == len(found.timing.baseline_ms) == 6
+    assert events.count("time candidate") == events.count("time baseline") == 6
+    assert events.count("candidate") == 1
+
+
+def test_the_figures_are_those_of_the_medians():
+    found, _ = timed(times_ms=[2.0])
+    timing = found.timing
+    assert (timing.candidate_median_ms, timing.baseline_median_ms, timing.speedup) == (2.0, 2.0, 1.0)
+    assert timing.tflops == pytest.approx(SHAPE.flops / 2e-3 / 1e12)
+    assert timing.speedup_low <= timing.speedup <= timing.speedup_high
+    assert timing.scenario == SHAPE.name
+
+
+def test_every_timed_call_finds_a_cold_cache_and_the_candidate_poisoned_outputs():
+    _, events = timed()
+    for before, event in pairwise(events):
+        if event.startswith("time"):
+            assert before == "flush"
+    for i, event in enumerate(events):
+        if event == "time candidate":
+            assert events[i - 2] == "poison"
+
+
+def test_either_side_goes_first_at_times():
+    _, events = timed(repeats=20)
+    order = [event for event in events if event.startswith("time")]
+    firsts = set(order[::2])
+    assert firsts == {"time candidate", "time baseline"}
+    assert all({one, other} == firsts for one, other in zip(order[::2], order[1::2], strict=True))
+
+
+def test_the_inputs_are_new_in_every_pair_and_the_same_for_both():
+    candidates, baselines = [], []
+
+    def kernel(tensors, shape):
+        right(tensors, shape)
+        candidates.append(tensors.q.clone())
+
+    def attend(tensors, shape):
+        baselines.append(tensors.q.clone())
+        return right_o(tensors, shape)
+
+    timed(kernel, baseline=FakeBaseline(attend=attend), warmups=0)
+    assert len(candidates) == 6
+    baselines = baselines[1:-1]  # without the call that prepares it and the one that is compared
+    assert all(torch.equal(one, other) for one, other in zip(candidates, baselines, strict=True))
+    assert not any(torch.equal(one, other) for one, other in pairwise(candidates))
+
+
+def test_the_baselines_output_is_gone_when_the_candidate_runs():
+    outputs, found = [], []
+
+    def attend(tensors, shape):
+        outputs.append(right_o(tensors, shape))
+        return outputs[-1]
+
+    def kernel(tensors, shape):
+        found.append(bool(outputs[-1].isnan().all()))
+        right(tensors, shape)
+
+    timed(kernel, baseline=FakeBaseline(attend=attend), warmups=0)
+    assert found == [True] * 6
+
+
+def test_a_candidate_that_stops_working_once_it_is_timed_is_caught_and_has_no_times():
+    calls = []
+
+    def lazy(tensors, shape):
+        calls.append(shape)
+        if len(calls) < 4:
+            right(tensors, shape)
+
+    found, _ = timed(lazy)
+    assert found.timing is None
+    assert not found.check.passed
+    assert found.check.stage == "timed"
+
+
+def test_the_last_timed_output_is_judged_whoever_went_last():
+    for rng_seed in range(6):
+        found, _ = timed(rng_seed=rng_seed, repeats=1, least_repeats=1)
+        assert found.check.passed, found.check.reason
+
+
+def test_inputs_written_while_timed_are_incorrect():
+    with pytest.raises(CandidateFault, match="wrote to its inputs") as caught:
+        timed(KERNELS["writes_its_inputs"])
+    assert caught.value.status is Status.INCORRECT
+
+
+@pytest.mark.parametrize("time_ms", [0.0, -1.0, math.nan, math.inf])
+def test_a_clock_that_gives_no_positive_time_is_the_environments_fault(time_ms):
+    with pytest.raises(EnvironmentFault, match=f"the clock gave {time_ms} ms"):
+        timed(times_ms=[1.0, 1.0, time_ms])
+
+
+def test_no_time_left_means_the_least_number_of_repeats():
+    found, _ = timed(scenario_budget_s=0.0, repeats=20, least_repeats=3)
+    assert len(found.timing.candidate_ms) == 3
+
+
+def test_the_difference_from_the_baseline_is_recorded():
+    def attend(tensors, shape):
+        o = right_o(tensors, shape)
+        o[0, 0, 0, 0] += 0.25
+        return o
+
+    found, _ = timed(baseline=FakeBaseline(attend=attend))
+    assert found.timing.baseline_difference_max == pytest.approx(0.25, rel=0.05)
+    elements = 64 * 2 * 32
+    assert found.timing.baseline_difference_rms == pytest.approx(0.25 / elements**0.5, rel=0.05)
+
+
+@pytest.mark.parametrize("factor", [1.2, 0.0, math.nan])
+def test_a_baseline_that_computes_another_thing_is_the_environments_fault(factor):
+    with pytest.raises(EnvironmentFault, match="the baseline's output"):
+        timed(baseline=FakeBaseline(attend=lambda tensors, shape: right_o(tensors, shape) * factor))
+
+
+def test_the_fastest_setting_of_the_baseline_is_compared_with():
+    class TwoWays(FakeBaseline):
+        def calls(self, tensors, shape):
+            return {"slow": lambda: right_o(tensors, shape), "fast": lambda: right_o(tensors, shape)}
+
+    found, events = timed(times_ms=[4.0] * 5 + [3.0] * 1000, baseline=TwoWays())
+    assert found.timing.baseline_setting == "fast"
+    assert events[:2] == ["flush", "time baseline"]
+    assert found.timing.baseline_median_ms == 3.0
+
+
+def test_while_a_call_of_the_candidate_runs_its_own_deadline_holds():
+    steps = []
+    timed(steps=steps, call_timeout_s=2.0, harness_timeout_s=60.0)
+    assert {deadline_s for step, deadline_s in steps if step.party is Party.CANDIDATE} == {2.0}
+    assert {deadline_s for step, deadline_s in steps if step.party is Party.HARNESS} == {60.0}
+    assert sum(step.activity.startswith("timing the candidate") for step, _ in steps) == 6
+    assert steps[-1][0].check is not None

@@ -1,0 +1,169 @@
+"""Who is blamed for what happens in the worker's process, and that the next candidate finds a whole one."""
+
+import functools
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+from fitness.evaluation import Status
+from fitness.faults import BaselineUnavailableError, EnvironmentFault
+from fitness.inputs import Distribution
+from fitness.judge_settings import JudgeSettings
+from fitness.measure import Job
+from fitness.process import start_fork_server
+from fitness.process_limits import ProcessLimits
+from fitness.scenario import Suite
+from fitness.worker import PRELOAD, BaselineFacts, DeviceSide, Worker
+from tests.fitness.fake_device import KERNELS, FakeBackend, FakeBaseline, binaries, right, scenario, suite_plan
+
+SHAPE = scenario()
+PLAN = suite_plan([SHAPE], [scenario(seqlen_q=3, seqlen_k=3)])
+SUITE = Suite(name="one", scenarios=(SHAPE,))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _fork_server() -> None:
+    start_fork_server(PRELOAD)
+
+
+def open_fake_side(baseline: str = "right", trouble: str = "") -> DeviceSide:
+    """The fake device, in the worker's process."""
+    if trouble:
+        raise EnvironmentFault(trouble)
+    kernels = {**KERNELS, "breaks_later": breaks_later, "crashes_at_length": crashes_at_length, "raises": raises}
+    return DeviceSide(backend=Breakable(kernels), baseline=BASELINES[baseline]())
+
+
+class Breakable(FakeBackend):
+    """A device that crashes when it prepares the baseline, once a candidate has spoilt it."""
+
+    spoilt = False
+
+    def capture(self, call):
+        if Breakable.spoilt:
+            os.kill(os.getpid(), signal.SIGSEGV)
+        return super().capture(call)
+
+
+def breaks_later(tensors, shape):
+    right(tensors, shape)
+    Breakable.spoilt = True
+
+
+def crashes_at_length(tensors, shape):
+    right(tensors, shape)
+    if shape.seqlen_k == SHAPE.seqlen_k:
+        os._exit(3)
+
+
+def raises(tensors, shape):
+    raise ZeroDivisionError("a fault in the harness")
+
+
+def crash(tensors, shape):
+    os.kill(os.getpid(), signal.SIGABRT)
+
+
+BASELINES = {
+    "right": FakeBaseline,
+    "refuses": functools.partial(FakeBaseline, refuses="no causal mask"),
+    "crashes": functools.partial(FakeBaseline, attend=crash),
+}
+
+
+@pytest.fixture
+def worker() -> Iterator[Worker]:
+    with Worker(open_fake_side, limits=ProcessLimits(), shares_memory=False) as worker:
+        yield worker
+
+
+def opened(shares_memory=False, **side):
+    return Worker(functools.partial(open_fake_side, **side), limits=ProcessLimits(), shares_memory=shares_memory)
+
+
+def job(kernel, **settings):
+    settings = JudgeSettings(
+        **{"distributions": (Distribution.NORMAL,), "repeats": 3, "least_repeats": 1, "bootstrap_draws": 50, **settings}
+    )
+    return Job(plan=PLAN, binaries=binaries(PLAN, kernel), settings=settings, rng_seed=1)
+
+
+def test_a_right_candidate_passes(worker):
+    found = worker.measure(job("right"))
+    assert found.status is Status.PASSED
+    assert [timing.scenario for timing in found.timings] == [SHAPE.name]
+    assert len(found.checks) == 3
+
+
+def test_an_endless_loop_is_the_candidates_timeout(worker):
+    found = worker.measure(job("loops", call_timeout_s=0.3))
+    assert found.status is Status.TIMEOUT
+    assert found.reason == (
+        "running the candidate on b1 h2/1 s3 d32 causal bf16, normal inputs took longer than 0.3 s"
+    )
+
+
+def test_a_crash_while_the_candidate_runs_is_its_runtime_error(worker):
+    found = worker.measure(job("crashes"))
+    assert found.status is Status.RUNTIME_ERROR
+    assert "SIGSEGV while running the candidate on b1 h2/1 s3 d32 causal bf16" in found.reason
+
+
+def test_the_checks_before_a_crash_are_kept(worker):
+    found = worker.measure(job("crashes_at_length"))
+    assert found.status is Status.RUNTIME_ERROR
+    assert f"exit code 3 while running the candidate on {SHAPE.name}" in found.reason
+    assert [check.passed for check in found.checks] == [True]
+
+
+def test_every_candidate_after_a_bad_one_is_judged_rightly(worker):
+    order = ["right", "crashes", "right", "zeros", "faults", "writes_outside", "right"]
+    found = [str(worker.measure(job(kernel)).status) for kernel in order]
+    assert found == ["PASSED", "RUNTIME_ERROR", "PASSED", "INCORRECT", "RUNTIME_ERROR", "INCORRECT", "PASSED"]
+
+
+def test_where_memory_is_shared_a_later_crash_of_the_harness_is_the_candidates():
+    with opened(shares_memory=True) as worker:
+        found = worker.measure(job("breaks_later"))
+        assert found.status is Status.RUNTIME_ERROR
+        assert "the candidate had run in it" in found.reason
+        assert worker.measure(job("right")).status is Status.PASSED
+
+
+def test_where_it_is_not_that_crash_is_the_environments(worker):
+    with pytest.raises(EnvironmentFault, match="SIGSEGV"):
+        worker.measure(job("breaks_later"))
+
+
+def test_where_memory_is_shared_no_candidate_meets_what_another_left():
+    with opened(shares_memory=True) as worker:
+        found = [worker.measure(job(kernel, repeats=1)).status for kernel in ("right", "right")]
+    assert found == [Status.PASSED, Status.PASSED]
+
+
+def test_an_exception_in_the_harness_is_the_environments_fault_with_its_traceback(worker):
+    with pytest.raises(EnvironmentFault, match="ZeroDivisionError: a fault in the harness"):
+        worker.measure(job("raises"))
+    assert worker.measure(job("right")).status is Status.PASSED
+
+
+def test_a_baseline_that_crashes_is_the_environments_fault():
+    with opened(baseline="crashes") as worker, pytest.raises(EnvironmentFault, match="preparing the baseline"):
+        worker.measure(job("right"))
+
+
+def test_a_device_that_cannot_be_opened_is_the_environments_fault():
+    with opened(trouble="no GPU here") as worker, pytest.raises(EnvironmentFault, match="no GPU here"):
+        worker.measure(job("right"))
+
+
+def test_the_worker_tells_its_baseline(worker):
+    assert worker.baseline(SUITE) == BaselineFacts(name="fake", version="fake 1")
+
+
+def test_a_baseline_that_cannot_do_the_suite_is_refused_with_the_scenarios_named():
+    with opened(baseline="refuses") as worker, pytest.raises(BaselineUnavailableError) as caught:
+        worker.baseline(SUITE)
+    assert f"cannot compute 1 of the 1 scenarios of one: {SHAPE.name} (no causal mask)" in str(caught.value)
