@@ -17,6 +17,8 @@ def host_errors(log: str) -> str:
 
     One in a header that stands for CUDA is told at the candidate's line that uses it.
     """
+    for scope in ("{anonymous}::", "evo::Call::"):  # where the runtime puts the candidate, and CUDA's functions
+        log = log.replace(scope, "")
     lines, user = [], "1"  # the candidate's line that was named last, as the place that a header is used at
     for line in log.splitlines():
         error = _ERROR.match(line)

@@ -16,7 +16,7 @@ class CudnnBaseline:
     """cuDNN and nothing else: torch may not choose another kernel. Raises BaselineUnavailableError without a GPU."""
 
     def __init__(self) -> None:
-        if not (torch.cuda.is_available() and torch.backends.cudnn.is_available()):
+        if not (torch.cuda.is_available() and torch.backends.cudnn.is_available()):  # type: ignore[no-untyped-call]  # torch publishes no types for it
             raise BaselineUnavailableError("baseline cudnn: torch finds no GPU or no cuDNN; choose baseline=sdpa")
 
     @property
@@ -27,7 +27,7 @@ class CudnnBaseline:
     @property
     def version(self) -> str:
         """Package and version."""
-        return f"cuDNN {torch.backends.cudnn.version()}, torch {torch.__version__}"
+        return f"cuDNN {torch.backends.cudnn.version()}, torch {torch.__version__}"  # type: ignore[no-untyped-call]  # as above
 
     def cannot(self, scenario: Scenario) -> str:
         """Why it cannot compute a scenario; "" where it can."""

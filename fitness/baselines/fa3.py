@@ -17,10 +17,14 @@ _SPLITS = (1, 0)  # one pass over the keys, which is the default; or as many par
 
 
 class Fa3Baseline:
-    """FlashAttention-3's forward pass. Raises BaselineUnavailableError where neither package can be imported."""
+    """FlashAttention-3's forward pass.
+
+    Raises BaselineUnavailableError where neither package can be imported, or the GPU is not of the Hopper family.
+    """
 
     def __init__(self) -> None:
         self._package, self._module = _find()
+        _require_hopper()
         self._version = importlib.metadata.version(self._package)
 
     @property
@@ -48,7 +52,8 @@ class Fa3Baseline:
         def call(num_splits: int) -> Callable[[], torch.Tensor]:
             def run() -> torch.Tensor:
                 found = attend(tensors.q, tensors.k, tensors.v, causal=scenario.causal, num_splits=num_splits)
-                return found[0] if isinstance(found, tuple) else found
+                o: torch.Tensor = found[0] if isinstance(found, tuple) else found
+                return o
 
             return run
 
@@ -65,3 +70,13 @@ def _find() -> tuple[str, ModuleType]:
     raise BaselineUnavailableError(
         f"baseline fa3: {'; '.join(troubles)}; install it with: pip install 'question-evo[fa3]'"
     )
+
+
+def _require_hopper() -> None:
+    if not torch.cuda.is_available():
+        raise BaselineUnavailableError("baseline fa3: torch finds no GPU; choose baseline=sdpa")
+    major, minor = torch.cuda.get_device_capability()
+    if major != 9:
+        raise BaselineUnavailableError(
+            f"baseline fa3: FlashAttention-3 is made for sm_90, and this GPU is sm_{major}{minor}; choose baseline=sdpa"
+        )

@@ -11,7 +11,7 @@ from fitness.scenario import Scenario
 
 
 class Fa4Baseline:
-    """FlashAttention-4's forward pass. Raises BaselineUnavailableError where it cannot be imported."""
+    """FlashAttention-4's forward pass. Raises BaselineUnavailableError where it cannot be imported or run."""
 
     def __init__(self) -> None:
         try:
@@ -22,6 +22,8 @@ class Fa4Baseline:
             raise BaselineUnavailableError(
                 f"baseline fa4: {error}; install it with: pip install 'question-evo[fa4]'"
             ) from error
+        if not (torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)):
+            raise BaselineUnavailableError("baseline fa4: it needs a GPU of sm_90 or newer; choose baseline=sdpa")
         self._attend = flash_attn_func
 
     @property
@@ -43,6 +45,7 @@ class Fa4Baseline:
 
         def run() -> torch.Tensor:
             found = self._attend(tensors.q, tensors.k, tensors.v, causal=scenario.causal)
-            return found[0] if isinstance(found, tuple) else found
+            o: torch.Tensor = found[0] if isinstance(found, tuple) else found
+            return o
 
         return {"default": run}
