@@ -79,6 +79,12 @@ class ScenarioTiming:
     baseline_difference_max: float  # |candidate − baseline| on the timed inputs, where both were kept
     baseline_difference_rms: float
     baseline_setting: str = "default"  # the fastest of those that the baseline has for this scenario
+    roof_ms: float | None = None  # what the device's roof allows at best (fitness/roof.py)
+
+    @property
+    def roof_share(self) -> float | None:
+        """roof_ms / candidate_median_ms; above 1 where the kernel outdoes what the roof was measured with."""
+        return None if self.roof_ms is None else self.roof_ms / self.candidate_median_ms
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,12 +4,12 @@ import random
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from fitness.compiler import CompiledBuild, Compiler, require_kernels
 from fitness.correctness import SEED_BITS
-from fitness.evaluation import Environment, Evaluation, Status
+from fitness.evaluation import Environment, Evaluation, ScenarioTiming, Status
 from fitness.evaluation_key import evaluation_key, source_sha256
 from fitness.faults import CandidateFault
 from fitness.judge_settings import JudgeSettings
@@ -17,6 +17,7 @@ from fitness.manifest import CONTRACT, read_manifest
 from fitness.measure import Job, Measured
 from fitness.plan import SuitePlan
 from fitness.planner import plan_suite
+from fitness.roof import Roof
 from fitness.rules import check_rules
 from fitness.scenario import Suite
 from fitness.score import score_suite
@@ -37,6 +38,7 @@ class Target:
     sm_count: int
     environment: Environment
     compiling_disturbs: bool  # the timing: true where both use the processor
+    roof: Roof | None = None  # of this very device, where it was measured
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,8 +173,18 @@ class Evaluator:
         return Evaluation(
             key=self.key(source), source_sha256=source_sha256(source), suite=self._suite.name,
             status=measured.status, reason=measured.reason, environment=self._target.environment,
-            builds=tuple(build.report for build in builds), checks=measured.checks, timings=measured.timings,
+            builds=tuple(build.report for build in builds), checks=measured.checks,
+            timings=self._under_roof(measured.timings),
             geomean=score.geomean if score else None,
             geomean_low=score.interval.low if score else None, geomean_high=score.interval.high if score else None,
             compile_s=compile_s, check_s=measured.check_s, time_s=measured.time_s,
         )  # fmt: skip
+
+    def _under_roof(self, timings: Sequence[ScenarioTiming]) -> tuple[ScenarioTiming, ...]:
+        """The timings with what the device's roof allows, where that is known."""
+        if self._target.roof is None:
+            return tuple(timings)
+        scenarios = {scenario.name: scenario for scenario in self._suite.scenarios}
+        return tuple(
+            replace(timing, roof_ms=self._target.roof.milliseconds(scenarios[timing.scenario])) for timing in timings
+        )

@@ -21,6 +21,7 @@ from fitness.faults import EnvironmentFault
 from fitness.measure import Job, Measured, measure
 from fitness.process import Done, KillableProcess, ProcessDied, ProcessFailure, ProcessTimeout, Progress
 from fitness.process_limits import ProcessLimits
+from fitness.roof import Roof, measure_roof
 from fitness.scenario import Suite
 from fitness.watch import Party, Step, Watch
 
@@ -58,10 +59,11 @@ class DeviceSide:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineFacts:
-    """The baseline that the worker has."""
+    """The baseline that the worker has, and the roof of its device."""
 
     name: str
     version: str
+    roof: Roof
 
 
 class Worker:
@@ -81,7 +83,10 @@ class Worker:
         return self._process.pid
 
     def baseline(self, suite: Suite) -> BaselineFacts:
-        """Name and version of the baseline. Raises BaselineUnavailableError where it cannot do the suite."""
+        """The baseline's name and version, and the device's roof.
+
+        Raises BaselineUnavailableError where the baseline cannot do the suite.
+        """
         try:
             facts = self._ask(suite, lambda _: None)
         except ProcessFailure as failure:
@@ -185,6 +190,7 @@ def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
 def _answer(request: Job | Suite, side: DeviceSide, connection: Connection) -> object:
     if isinstance(request, Suite):
         check_baseline(side.baseline, request)
-        return BaselineFacts(name=side.baseline.name, version=side.baseline.version)
+        roof = measure_roof(side.backend.device)
+        return BaselineFacts(name=side.baseline.name, version=side.baseline.version, roof=roof)
     watch = Watch(lambda step, deadline_s: connection.send(Progress(step, deadline_s)), request.settings)
     return measure(request, side.backend, side.baseline, watch)

@@ -15,7 +15,7 @@ from fitness.measure import Job
 from fitness.process import start_fork_server
 from fitness.process_limits import ProcessLimits
 from fitness.scenario import Suite
-from fitness.worker import PRELOAD, BaselineFacts, DeviceSide, Worker
+from fitness.worker import PRELOAD, DeviceSide, Worker
 from tests.fitness.fake_device import KERNELS, FakeBackend, FakeBaseline, binaries, right, scenario, suite_plan
 
 SHAPE = scenario()
@@ -159,8 +159,11 @@ def test_a_device_that_cannot_be_opened_is_the_environments_fault():
         worker.measure(job("right"))
 
 
-def test_the_worker_tells_its_baseline(worker):
-    assert worker.baseline(SUITE) == BaselineFacts(name="fake", version="fake 1")
+def test_the_worker_tells_its_baseline_and_its_devices_roof(worker):
+    facts = worker.baseline(SUITE)
+    assert (facts.name, facts.version) == ("fake", "fake 1")
+    assert facts.roof.tflops > 0
+    assert facts.roof.gb_per_s > 0
 
 
 def test_a_baseline_that_cannot_do_the_suite_is_refused_with_the_scenarios_named():

@@ -7,7 +7,7 @@
 //   a thread         a fiber that runs to its next barrier or warp function (block.h, fiber.h)
 //   __shared__       a thread_local, so that whatever else is writable and static is a global of the candidate (and
 //                    refused); the whole is filled with NaN patterns before every block
-//   dynamic shared   one array at a fixed place, which the compiler wrapper's rewriting names (source.py's sibling rule)
+//   dynamic shared   one array at a fixed place; the declaration is rewritten into a pointer to it (host_source.py)
 //   line numbers     barriers carry theirs, to tell threads that wait in different places
 //
 // Everything stands in an unnamed namespace, as does the candidate: its kernels inline into the entry, and the names
@@ -41,6 +41,8 @@
 #include "fiber.h"
 
 #include "block.h"
+
+#include "warp.h"
 
 #include "device_functions.h"
 

@@ -6,8 +6,8 @@ namespace evo {
 
 inline unsigned lane() { return runtime.current->number % warp_size; }
 
-// A call of a barrier or a warp function, at a line of the candidate: threads that wait for each other must have come to
-// the same call (block.h). Macros of the same names supply the line.
+// A call of a barrier or a warp function, at a line of the candidate: threads that wait for each other must have come
+// to the same call (block.h). Macros of the same names supply the line.
 struct Call {
     int line;
 

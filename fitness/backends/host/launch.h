@@ -4,6 +4,79 @@
 namespace {
 namespace evo {
 
+// Takes a thread that has ended out of the block; whom it kept waiting may run. The thread to go on with, or null.
+inline Thread* end_thread(Thread& self) {
+    unsigned warp_number = self.number / warp_size, lane = self.number % warp_size;
+    Warp& warp = runtime.warps[warp_number];
+    self.state = State::done;
+    warp.present &= ~(1u << lane);
+    if (--runtime.alive == 0) {
+        return nullptr;
+    }
+    if (runtime.waiting && runtime.waiting == runtime.alive) {
+        open_barrier();
+        return runnable(0);
+    }
+    for (unsigned other = 0; warp.waiting && other < warp_size; ++other) {
+        if (warp.waiting >> other & 1) {
+            const Thread& thread = thread_numbered(warp_number * warp_size + other);
+            open_warp(warp_number, thread.lanes, thread.line);
+        }
+    }
+    Thread* next = runnable(position_of(self) + 1);
+    if (next == nullptr) {
+        fail_stuck();
+    }
+    return next;
+}
+
+void fiber_main() {
+    for (;;) {
+        runtime.body();
+        Thread& self = *runtime.current;
+        Thread* next = end_thread(self);
+        if (next == nullptr) {
+            leave(self);
+        }
+        bool fresh = next->state == State::unstarted;
+        make_current(*next);
+        if (fresh) {
+            next->stack = self.stack;
+        } else {
+            runtime.stacks.release(self.stack);
+            switch_context(self.context, next->context);
+        }
+    }
+}
+
+inline void line_up(dim3 size) {
+    runtime.count = runtime.alive = size.x * size.y * size.z;
+    runtime.waiting = runtime.ayes = 0;
+    for (unsigned number = 0; number < runtime.count; ++number) {
+        Thread& thread = thread_numbered(number);
+        thread.number = number;
+        thread.index = {number % size.x, number / size.x % size.y, number / (size.x * size.y)};
+        thread.state = State::unstarted;
+    }
+    for (unsigned warp = 0; warp * warp_size < runtime.count; ++warp) {
+        unsigned lanes = runtime.count - warp * warp_size;
+        runtime.warps[warp] = {lanes < warp_size ? (1u << lanes) - 1 : ~0u, 0};
+    }
+}
+
+// Runs every thread of the current block to its end. False where one failed; the reason is in `runtime`.
+inline bool run_block() {
+    line_up(runtime.block_size);
+    runtime.stacks.clear();
+    runtime.failed = false;
+    Thread& first = runtime.threads[0];
+    make_current(first);
+    first.stack = runtime.stacks.take();
+    runtime.stacks.enter(first.context, first.stack, fiber_main);
+    switch_context(runtime.main, first.context);
+    return !runtime.failed;
+}
+
 // What the dynamic loader calls a thread-local variable, and its function that finds (and, at first, makes) it.
 struct LocalIndex {
     unsigned long module, offset;
