@@ -184,11 +184,13 @@ DEVICE uint32_t along_row(uint32_t address, int step) {
 // thread stays in its column, and the compiler works out once what depends on the column.
 template <int ROWS, int WORKERS, typename Body>
 DEVICE void deal_chunks(unsigned worker, Body body) {
+    constexpr int TOTAL = ROWS * CHUNKS;
+    constexpr bool WHOLE_ROWS = WORKERS % CHUNKS == 0;
 #pragma unroll
-    for (int round = 0; round < (ROWS * CHUNKS + WORKERS - 1) / WORKERS; ++round) {
+    for (int round = 0; round < (TOTAL + WORKERS - 1) / WORKERS; ++round) {
         const unsigned i = round * WORKERS + worker;
-        if (WORKERS % CHUNKS == 0) body(round * (WORKERS / CHUNKS) + worker / CHUNKS, worker % CHUNKS);
-        else if (i < ROWS * CHUNKS) body(i / CHUNKS, i % CHUNKS);
+        const unsigned row = WHOLE_ROWS ? round * (WORKERS / CHUNKS) + worker / CHUNKS : i / CHUNKS;
+        if (TOTAL % WORKERS == 0 || i < TOTAL) body(row, (WHOLE_ROWS ? worker : i) % CHUNKS);
     }
 }
 
@@ -527,22 +529,27 @@ attention(const __grid_constant__ AttentionParams params) {
     else store_rows(state, work, shared, warp_row, scale);
 }
 
-// Adds up what the blocks of the short form left: a block for each row of o, blockDim.y parts.
+// Adds up what the blocks of the short form left: a block for each row of o, with blockDim.y parts.
 extern "C" __global__ void __launch_bounds__(1024) join_parts(const __grid_constant__ AttentionParams params) {
     const Parts parts(params, blockDim.y);
-    const int row = blockIdx.x, head = row % params.heads, query = row / params.heads % params.seqlen_q;
-    const int64_t batch_head = int64_t(row / params.heads / params.seqlen_q) * params.heads + head;
-    for (int column = threadIdx.y * 32 + threadIdx.x; column < HEAD_DIM; column += 32 * blockDim.y) {
-        float top = -INFINITY, sum = 0.0f, total = 0.0f;
+    const int row = blockIdx.x, lane = threadIdx.x;
+    // In every warp, lane i weighs part i by its share of the sum.
+    const float log_sum = lane < blockDim.y ? parts.log_sum[lane * parts.rows + row] : -INFINITY;
+    float top = log_sum;
+    for (int lanes = 16; lanes > 0; lanes /= 2) top = fmaxf(top, __shfl_xor_sync(~0u, top, lanes));
+    const float weight = power_of_two(log_sum - reference(top));
+    float sum = weight;
+    for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
+
+    for (int first = threadIdx.y * 32; first < HEAD_DIM; first += 32 * blockDim.y) {
+        const int column = min(first + lane, HEAD_DIM - 1);
+        float total = 0.0f;
 #pragma unroll 16
-        for (int i = 0; i < blockDim.y; ++i) top = fmaxf(top, parts.log_sum[i * parts.rows + row]);
-#pragma unroll 16
-        for (int i = 0; i < blockDim.y; ++i) {
-            const float weight = power_of_two(parts.log_sum[i * parts.rows + row] - reference(top));
-            sum += weight;
-            total += weight * parts.o[(i * parts.rows + row) * HEAD_DIM + column];
-        }
+        for (int i = 0; i < blockDim.y; ++i)
+            total += __shfl_sync(~0u, weight, i) * parts.o[(i * parts.rows + row) * HEAD_DIM + column];
         params.o[int64_t(row) * HEAD_DIM + column] = to_element(sum > 0.0f ? total / sum : 0.0f);
-        if (column == 0) params.lse[batch_head * params.seqlen_q + query] = natural_log(top, sum);
     }
+    const int head = row % params.heads, batch_query = row / params.heads, query = batch_query % params.seqlen_q;
+    const int64_t batch_head = int64_t(batch_query / params.seqlen_q) * params.heads + head;
+    if (threadIdx.y == 0 && lane == 0) params.lse[batch_head * params.seqlen_q + query] = natural_log(top, sum);
 }

@@ -62,7 +62,9 @@ constexpr unsigned ALL_LANES = 0xffffffffu;  // of a warp
 
 // The i-th of a lane's `count` columns. Interleaved, neighbouring lanes read neighbouring banks; contiguous, one lane's
 // columns can be read together.
-__device__ __forceinline__ int column(int lane, int i, int count) { return CONTIGUOUS ? lane * count + i : lane + i * LANES; }
+__device__ __forceinline__ int column(int lane, int i, int count) {
+    return CONTIGUOUS ? lane * count + i : lane + i * LANES;
+}
 
 // Copies `rows` rows of HEAD_DIM elements to shared memory, 16 bytes a load; those from `present` on become zeros.
 __device__ __forceinline__ void stage_rows(Staged* tile, const Element* from, size_t stride, int rows, int present) {
@@ -81,7 +83,8 @@ __device__ __forceinline__ void stage_rows(Staged* tile, const Element* from, si
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS) attention_forward(const __grid_constant__ AttentionParams params) {
+extern "C" __global__ void __launch_bounds__(THREADS)
+attention_forward(const __grid_constant__ AttentionParams params) {
     extern __shared__ __align__(16) unsigned char shared_memory[];
     Staged* const q_tile = reinterpret_cast<Staged*>(shared_memory);             // [BLOCK_M][PITCH]
     Staged* const k_tile = q_tile + BLOCK_M * PITCH;                             // [BLOCK_N][PITCH]
