@@ -42,7 +42,7 @@ class Target:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Compiled:
+class Compiled:
     """A candidate that can be measured."""
 
     source: str
@@ -85,7 +85,7 @@ class Evaluator:
 
     def evaluate(self, source: str) -> Evaluation:
         """The record of one candidate. Raises EnvironmentFault where something else than the candidate is at fault."""
-        return self._measure(self._compile(source))
+        return self._measure(self.compile(source))
 
     def evaluate_all(
         self, sources: Sequence[str], on_done: Callable[[int, Evaluation], None] | None = None
@@ -97,7 +97,7 @@ class Evaluator:
         """
         done: dict[int, Evaluation] = {}
         with ThreadPoolExecutor(self._compile_threads) as threads:
-            futures = [threads.submit(self._compile, source) for source in sources]
+            futures = [threads.submit(self.compile, source) for source in sources]
             try:
                 for index, compiled in self._in_measuring_order(futures):
                     done[index] = self._measure(compiled)
@@ -107,22 +107,11 @@ class Evaluator:
                 threads.shutdown(cancel_futures=True)
         return [done[index] for index in range(len(sources))]
 
-    def _in_measuring_order(
-        self, futures: Sequence[Future[Evaluation | _Compiled]]
-    ) -> Iterator[tuple[int, Evaluation | _Compiled]]:
-        if self._target.compiling_disturbs:
-            wait(futures)
-        last: list[tuple[int, _Compiled]] = []
-        for index, future in enumerate(futures):
-            compiled = future.result()
-            if isinstance(compiled, _Compiled) and compiled.foretells_collapse:
-                last.append((index, compiled))
-            else:
-                yield index, compiled
-        yield from last
+    def compile(self, source: str) -> Evaluation | Compiled:
+        """manifest → rules → plan → compile; the record of a candidate that does not come through.
 
-    def _compile(self, source: str) -> Evaluation | _Compiled:
-        """manifest → rules → plan → compile; the record of a candidate that does not come through. Runs in a thread."""
+        May be called from several threads. Raises EnvironmentFault.
+        """
         start = time.monotonic()
         try:
             plan = self._plan(source)
@@ -133,7 +122,21 @@ class Evaluator:
         except CandidateFault as fault:
             refused = Measured(status=fault.status, reason=fault.reason)
             return self._record(source, (), refused, compile_s=time.monotonic() - start)
-        return _Compiled(source=source, plan=plan, builds=builds, compile_s=time.monotonic() - start)
+        return Compiled(source=source, plan=plan, builds=builds, compile_s=time.monotonic() - start)
+
+    def _in_measuring_order(
+        self, futures: Sequence[Future[Evaluation | Compiled]]
+    ) -> Iterator[tuple[int, Evaluation | Compiled]]:
+        if self._target.compiling_disturbs:
+            wait(futures)
+        last: list[tuple[int, Compiled]] = []
+        for index, future in enumerate(futures):
+            compiled = future.result()
+            if isinstance(compiled, Compiled) and compiled.foretells_collapse:
+                last.append((index, compiled))
+            else:
+                yield index, compiled
+        yield from last
 
     def _plan(self, source: str) -> SuitePlan:
         """manifest → rules → plan. Raises CandidateFault where the candidate fails one of them."""
@@ -153,7 +156,7 @@ class Evaluator:
             )
         return plan_suite(manifest, self._suite, self._target.sm_count)
 
-    def _measure(self, candidate: Evaluation | _Compiled) -> Evaluation:
+    def _measure(self, candidate: Evaluation | Compiled) -> Evaluation:
         """measure → score; what was refused before has its record already."""
         if isinstance(candidate, Evaluation):
             return candidate

@@ -26,8 +26,8 @@ _NODES = (
     ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub, ast.Not, ast.And, ast.Or,
     ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.Eq, ast.NotEq,
 )  # fmt: skip
-# CPython 3.11 and 3.12 count the depth of an AST under construction once for all threads: two that build one at the
-# same time fail each other with a SystemError.
+# CPython 3.11 counts the depth of a tree under construction once for all threads: two that build one at the same time
+# fail each other with a SystemError.
 _ONE_PARSER = threading.Lock()
 _HINTS: dict[type[ast.AST], str] = {
     ast.Div: "/ gives fractions; write // or cdiv(a, b)",

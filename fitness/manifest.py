@@ -5,6 +5,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault
@@ -96,6 +97,7 @@ class Manifest:
         return "portable" in self.targets
 
 
+@lru_cache(maxsize=256)  # a parent is read at every question about it, and reading takes milliseconds
 def read_manifest(source: str) -> Manifest:
     """The manifest of a candidate. Raises CandidateFault (INVALID), which names the key, what it is and what to write.
 

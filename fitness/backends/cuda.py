@@ -190,9 +190,15 @@ class _Launch:
 
 
 def _captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
+    """The call in a graph. (torch.cuda.graph would collect garbage and empty the allocator's cache every time.)"""
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-        call()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]  # torch publishes no type for it
+        graph.capture_begin(capture_error_mode="thread_local")
+        try:
+            call()
+        finally:
+            graph.capture_end()
     torch.cuda.synchronize()
     return graph
 

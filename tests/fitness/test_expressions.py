@@ -1,5 +1,9 @@
 """Expressions: the language that a manifest counts in."""
 
+import gc
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -206,3 +210,27 @@ def test_arithmetic_agrees_with_pythons(text):
         assert "divides by zero" in reason_of(text)
     else:
         assert Expression(text).evaluate({}) == expected
+
+
+class Interrupting:
+    """Garbage in a cycle: the collector takes it whenever it runs, and lets other threads go on meanwhile."""
+
+    def __init__(self):
+        self.itself = self
+
+    def __del__(self):
+        Path().stat()  # leaves the interpreter to another thread for a moment
+
+
+def test_threads_may_parse_at_the_same_time():
+    def parse(_):
+        garbage = [Interrupting() for _ in range(20)]
+        return Expression(f"min(32, cdiv(batch * (heads + {len(garbage)}), 2 * 64), cdiv(4, max(1, batch)))").names
+
+    thresholds = gc.get_threshold()
+    gc.set_threshold(40)  # so that it runs while a tree is being built
+    try:
+        with ThreadPoolExecutor(4) as threads:
+            assert set(threads.map(parse, range(1600))) == {frozenset({"batch", "heads"})}
+    finally:
+        gc.set_threshold(*thresholds)

@@ -8,8 +8,8 @@ from fitness.scenario import Scenario
 
 
 def scenario(**sizes: int | bool) -> Scenario:
-    shape = dict(batch=4, heads=16, kv_heads=16, seqlen_q=4096, seqlen_k=4096, head_dim=128, causal=False)
-    return Scenario(**{**shape, **sizes})
+    shape = {"batch": 4, "heads": 16, "kv_heads": 16, "seqlen_q": 4096, "seqlen_k": 4096, "head_dim": 128}
+    return Scenario(**{**shape, "causal": False, **sizes})
 
 
 def test_long_sequences_are_bound_by_operations_and_decoding_by_bytes() -> None:

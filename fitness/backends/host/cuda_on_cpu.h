@@ -10,6 +10,8 @@
 //   dynamic shared   one array at a fixed place; the declaration is rewritten into a pointer to it (host_source.py)
 //   line numbers     barriers carry theirs, to tell threads that wait in different places
 //
+// No thread is interrupted: one that spins until another writes never ends, and one block never waits for a later one.
+//
 // Everything stands in an unnamed namespace, as does the candidate: its kernels inline into the entry, and the names
 // of CUDA's math hide those of the C library without touching them.
 #pragma once

@@ -38,7 +38,8 @@ struct Context {
 extern "C" void evo_switch_context(void** from, void* to) __asm__("evo_switch_context");
 
 #if defined(__x86_64__)
-constexpr int frame_words = 7, entry_word = 6, top_words = 5;  // six registers, the entry; a call leaves sp at 8 mod 16
+// Six registers and the entry; then sp must be 8 mod 16, as after a call.
+constexpr int frame_words = 7, entry_word = 6, top_words = 5;
 __asm__(R"(
     .text
     .p2align 4
@@ -64,7 +65,8 @@ evo_switch_context:
     .size evo_switch_context, .-evo_switch_context
 )");
 #else
-constexpr int frame_words = 20, entry_word = 11, top_words = 4;  // twelve registers, of which x30 is last, and eight
+// Twelve registers, of which x30, the last, is the entry, and eight of floating point; then sp must be 0 mod 16.
+constexpr int frame_words = 20, entry_word = 11, top_words = 4;
 __asm__(R"(
     .text
     .p2align 4

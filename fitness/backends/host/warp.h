@@ -4,6 +4,7 @@
 namespace {
 namespace evo {
 
+// Of the warp's threads, the one that runs first.
 inline unsigned first_position(unsigned warp) {
     unsigned last = (warp + 1) * warp_size - 1;
     unsigned number = !runtime.backwards ? warp * warp_size : last < runtime.count ? last : runtime.count - 1;

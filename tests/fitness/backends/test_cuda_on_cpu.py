@@ -333,9 +333,9 @@ def test_threads_that_have_ended_are_not_waited_for(run, backwards):
 @pytest.mark.parametrize(
     ("kernel", "reason"),
     [
-        ("divergence", "barrier divergence: thread 0 waits at line {first} and thread 63 at line {second}"),
+        ("divergence", "barrier divergence: thread 0 waits at line {first} and thread 32 at line {second}"),
         ("deadlock", "deadlock: thread 0 waits at line {fourth} and thread 7 at line {third}"),
-        ("not_in_its_mask", "thread 16, lane 16, calls a warp function at line {fifth} whose mask 0x0000ffff leaves it out"),
+        ("not_in_its_mask", "thread 16, lane 16, is not in the mask 0x0000ffff of its warp function at line {fifth}"),
         ("traps", "__trap() was called by thread 3"),
         ("beyond_dynamic_shared", "a block wrote beyond its dynamic shared memory"),
     ],

@@ -25,7 +25,8 @@ extern "C" __global__ void attention_forward(const __grid_constant__ AttentionPa
     const int kv_stride = params.kv_heads * HEAD_DIM;
     const int shift = params.seqlen_k - params.seqlen_q;
     const int known_row = min(row, params.seqlen_q - 1);  // the last threads have no row, and stage all the same
-    const size_t q_start = ((static_cast<size_t>(batch) * params.seqlen_q + known_row) * params.heads + head) * HEAD_DIM;
+    const size_t query = (static_cast<size_t>(batch) * params.seqlen_q + known_row) * params.heads + head;
+    const size_t q_start = query * HEAD_DIM;
     const size_t kv_start = static_cast<size_t>(batch) * params.seqlen_k * kv_stride + kv_head * HEAD_DIM;
     const int visible = params.causal ? min(params.seqlen_k, known_row + 1 + shift) : params.seqlen_k;
 

@@ -23,10 +23,11 @@ extern "C" __global__ void attention_forward(const __grid_constant__ AttentionPa
     }
     const int kv_head = head / (params.heads / params.kv_heads);
     const int kv_stride = params.kv_heads * HEAD_DIM;
-    const Element* q = params.q + ((static_cast<size_t>(batch) * params.seqlen_q + row) * params.heads + head) * HEAD_DIM;
+    const size_t query = (static_cast<size_t>(batch) * params.seqlen_q + row) * params.heads + head;
+    const Element* q = params.q + query * HEAD_DIM;
     const Element* k = params.k + static_cast<size_t>(batch) * params.seqlen_k * kv_stride + kv_head * HEAD_DIM;
     const Element* v = params.v + (k - params.k);
-    Element* o = params.o + (q - params.q);
+    Element* o = params.o + query * HEAD_DIM;
 
     int visible = params.seqlen_k;
     if (params.causal) {
