@@ -7,7 +7,7 @@ from evo.answerers.answerer import Request
 from evo.evidence import attempt_parts, compiler_message, parent_part
 from evo.history import History
 from evo.moments import layers_tried, line_attempts, lineage_history, slot_values
-from evo.prompt import PromptParts, PromptTemplate, build_prompt
+from evo.prompt import PromptParts, PromptTemplate, ToolsPart, build_prompt
 from fitness.faults import CandidateFault
 from fitness.manifest import read_manifest
 from population.individual import Individual
@@ -26,6 +26,7 @@ class Phrasing:
     budget_tokens: int
     device: str  # as the prompt names it
     baseline: str
+    tools: ToolsPart | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +86,7 @@ class Asker:
                 baseline=self._phrasing.baseline,
                 attempts=attempt_parts(self._history, first),
                 compiler_message=compiler_message(self._history, first),
+                tools=self._phrasing.tools,
             ),
         )
 

@@ -25,6 +25,7 @@ class Settled:
     backend: BackendKind
     baseline: BaselineKind
     suite: Suite
+    seeds: tuple[str, ...]
     gpu: Gpu | None
     device: str  # the GPU's name, or the processor's
     choices: tuple[Choice, ...]
@@ -35,9 +36,12 @@ def settle(config: Config, machine: Machine) -> Settled:
     backend, gpu, backend_choice = _backend(config, machine)
     baseline, baseline_choice = _baseline(config.baseline.kind, gpu)
     suite, suite_choice = _suite(config, gpu)
-    choices = (backend_choice, baseline_choice, suite_choice, _answerer(config), _style(config))
+    seeds, seed_choice = _seeds(config, gpu)
+    choices = (backend_choice, baseline_choice, suite_choice, seed_choice, _answerer(config), _style(config))
     device = gpu.name if gpu else machine.processor
-    return Settled(backend=backend, baseline=baseline, suite=suite, gpu=gpu, device=device, choices=choices)
+    return Settled(
+        backend=backend, baseline=baseline, suite=suite, seeds=seeds, gpu=gpu, device=device, choices=choices
+    )
 
 
 def _backend(config: Config, machine: Machine) -> tuple[BackendKind, Gpu | None, Choice]:
@@ -71,8 +75,9 @@ def _baseline(kind: BaselineKind, gpu: Gpu | None) -> tuple[BaselineKind, Choice
     if gpu is None:
         why = "the default on a processor: torch's own attention, on the same threads"
         return BaselineKind.sdpa, Choice(what="baseline", value="sdpa", why=why)
-    if gpu.capability[0] == 9:
-        return BaselineKind.fa3, Choice(what="baseline", value="fa3", why="the default on sm_90")
+    default = {9: BaselineKind.fa3, 10: BaselineKind.fa4}.get(gpu.capability[0])
+    if default is not None:
+        return default, Choice(what="baseline", value=default.value, why=f"the default on {gpu.arch}")
     return BaselineKind.sdpa, Choice(what="baseline", value="sdpa", why=f"the default on {gpu.arch}")
 
 
@@ -84,6 +89,16 @@ def _suite(config: Config, gpu: Gpu | None) -> tuple[Suite, Choice]:
     else:
         suite, why = load_suite("core26"), "the default on a GPU"
     return suite, Choice(what="suite", value=f"{suite.name} ({len(suite.scenarios)} scenarios)", why=why)
+
+
+def _seeds(config: Config, gpu: Gpu | None) -> tuple[tuple[str, ...], Choice]:
+    if config.seeds is not None:
+        seeds, why = tuple(config.seeds), "as configured"
+    elif gpu is not None and gpu.capability >= (8, 0):
+        seeds, why = ("mma",), "the default on a GPU with tensor cores for bf16"
+    else:
+        seeds, why = ("tiled",), "the default where kernels must be portable"
+    return seeds, Choice(what="seed", value=", ".join(seeds), why=why)
 
 
 def _answerer(config: Config) -> Choice:

@@ -6,16 +6,25 @@ from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console
 
+from evo.commands.ask import ask
 from evo.commands.doctor import doctor
 from evo.commands.errors import BAD_ENVIRONMENT, complain, guarded
+from evo.commands.evaluate import evaluate
 from evo.commands.evolve import evolve
+from evo.commands.questions import questions
+from evo.commands.tell import tell
 from evo.commands.verify import verify
+from evo.console import open_console
 
 USAGE = """\
 usage: evo COMMAND [arguments]
 
   evolve [key=value …] [-m]           search; -m sweeps over comma-separated values; resume=RUN goes on with a run
   verify KERNEL.cu [key=value …]      compile, check, time and score one kernel; --json; exit 0 viable, 1 not viable
+  ask RUN [n=8] [key=value …]         write the next prompts to RUN/outbox; begins a run that is not there
+  tell RUN [partial=true]             take in RUN/inbox and RUN/measured, and go on as far as they go
+  evaluate RUN [backend.…=value …]    measure RUN/pending into RUN/measured, on any machine that holds the two
+  questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
   doctor                              what this machine has, and what to install for what it lacks
 
 `evo evolve --cfg job` shows every option with its value; the files in conf/ explain them.
@@ -23,12 +32,15 @@ Exit code 2: the environment or the command line is at fault, and the last line 
 """
 
 Command = Callable[[Sequence[str], Console], int]
-COMMANDS: Mapping[str, Command] = {"evolve": evolve, "verify": verify, "doctor": doctor}
+COMMANDS: Mapping[str, Command] = {
+    "evolve": evolve, "verify": verify, "ask": ask, "tell": tell, "evaluate": evaluate, "questions": questions,
+    "doctor": doctor,
+}  # fmt: skip
 
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:], Console(), Console(stderr=True)))
+    sys.exit(run(sys.argv[1:], open_console(), open_console(stderr=True)))
 
 
 def run(arguments: Sequence[str], out: Console, errors: Console) -> int:

@@ -23,6 +23,7 @@ class BaselineKind(Enum):
 
     auto = "auto"
     fa3 = "fa3"
+    fa4 = "fa4"
     cudnn = "cudnn"
     sdpa = "sdpa"
 
@@ -33,6 +34,7 @@ class AnswererKind(Enum):
     offline = "offline"
     openai = "openai"
     replay = "replay"
+    mailbox = "mailbox"
 
 
 class StyleKind(Enum):
@@ -141,6 +143,8 @@ class AnswererConfig:
     timeout_s: float = 900.0
     max_retries: int = 5
     concurrency: int = 8
+    tools: bool = False
+    tool_calls: int = 8
     usd_per_million_prompt_tokens: float = 0.0
     usd_per_million_completion_tokens: float = 0.0
     replay_from: str | None = None
@@ -205,7 +209,7 @@ class Config:
 
     name: str | None = None
     runs: str = "runs"
-    seeds: list[str] = field(default_factory=list)
+    seeds: list[str] | None = None
     rng_seed: int = 0
     resume: str | None = None
     backend: BackendConfig = field(default_factory=BackendConfig)

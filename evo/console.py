@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -15,6 +16,14 @@ from evo.choices import Choice
 from evo.history import Attempt, Outcome
 from evo.tracking import Tracker
 from fitness.evaluation import Evaluation, Status
+
+_WIDTH = 100  # where there is no terminal to ask: enough for every table
+
+
+def open_console(*, stderr: bool = False) -> Console:
+    """A console as wide as its terminal, or wide enough where the output goes to a file or a pipe."""
+    console = Console(stderr=stderr)
+    return console if console.is_terminal else Console(stderr=stderr, width=_WIDTH)
 
 
 @dataclass(kw_only=True)
@@ -48,9 +57,7 @@ class RunConsole:
         """A candidate was judged."""
         if evaluation.status is not Status.PASSED:
             self._failures[evaluation.status] += 1
-        verdict = str(evaluation.status) if evaluation.geomean is None else f"{evaluation.geomean:.4f} ×"
-        reason = f"  {evaluation.reason.splitlines()[0]}" if evaluation.reason else ""
-        self._say(f"{name}  {verdict}{reason}")
+        self._say(f"{name}  {verdict(evaluation)}")
         self._update(tracker)
 
     def childless(self, attempt: Attempt) -> None:
@@ -90,9 +97,18 @@ class RunConsole:
         self.console.print(Text(line), soft_wrap=True)
 
 
+def verdict(evaluation: Evaluation) -> str:
+    """An evaluation in one line: the geometric mean, or the status and the first line of its reason."""
+    if evaluation.geomean is not None:
+        return f"{evaluation.geomean:.4f} ×"
+    return f"{evaluation.status}  {evaluation.reason.splitlines()[0]}"
+
+
 def head_grid(choices: Sequence[Choice], further: Sequence[tuple[str, str]]) -> Table:
     """What was chosen and why, then further pairs of name and value."""
     grid = Table.grid(padding=(0, 2))
+    for _ in range(3):
+        grid.add_column(overflow="fold")  # a path is of use only whole
     for choice in choices:
         grid.add_row(Text(choice.what, style="bold"), Text(choice.value), Text(choice.why, style="dim"))
     for what, value in further:
@@ -108,9 +124,11 @@ class _Live:
 
 def evaluation_table(evaluation: Evaluation) -> Table:
     """A PASSED evaluation, scenario by scenario."""
-    table = Table(title=f"{evaluation.suite} on {evaluation.environment.device} ({evaluation.environment.backend})")
-    for column in ("scenario", f"{evaluation.environment.baseline} ms", "candidate ms", "speedup", "95 % interval"):
-        table.add_column(column, justify="left" if column == "scenario" else "right")
+    title = f"{evaluation.suite} on {evaluation.environment.device} ({evaluation.environment.backend})"
+    table = Table(title=title, box=box.SIMPLE)
+    table.add_column("scenario", no_wrap=True)
+    for column in (f"{evaluation.environment.baseline} ms", "kernel ms", "speedup", "95 % interval", "of roof"):
+        table.add_column(column, justify="right", no_wrap=True)
     for timing in evaluation.timings:
         table.add_row(
             timing.scenario,
@@ -118,9 +136,11 @@ def evaluation_table(evaluation: Evaluation) -> Table:
             f"{timing.candidate_median_ms:.4f}",
             f"{timing.speedup:.4f}",
             f"{timing.speedup_low:.3f}–{timing.speedup_high:.3f}",
+            "" if timing.roof_share is None else f"{timing.roof_share:.0%}",
         )
     table.add_section()
-    table.add_row("geometric mean", "", "", f"{evaluation.geomean:.4f}", "")
+    interval = f"{evaluation.geomean_low:.3f}–{evaluation.geomean_high:.3f}" if evaluation.geomean_low else ""
+    table.add_row("geometric mean", "", "", f"{evaluation.geomean:.4f}", interval, "")
     return table
 
 

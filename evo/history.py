@@ -84,6 +84,10 @@ class History:
         """What was measured of an individual, or None."""
         return self._evaluations.get(individual_id)
 
+    def evaluations(self) -> list[Evaluation]:
+        """All that was measured, in the order in which it was remembered."""
+        return list(self._evaluations.values())
+
     def geomean(self, individual_id: str) -> float:
         """An individual's geometric mean speedup; 0.0 where it failed or was not judged."""
         evaluation = self._evaluations.get(individual_id)

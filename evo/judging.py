@@ -61,13 +61,14 @@ class Judging:
         """Tell the sampler what became of a generation's questions. An answerer's failure is no question's fault."""
         for attempt in attempts:
             if attempt.outcome is not Outcome.UNANSWERED:
-                self._sampler.credit(attempt.question_id, self._question_outcome(attempt))
+                self._sampler.credit(attempt.question_id, question_outcome(self._history, attempt))
 
     def _recall(self, individual: Individual) -> bool:
         recorded = evaluation_of(self._archive, individual.id)
         if recorded is None:
             return False
         self._history.add_evaluation(individual.id, recorded)
+        self._on_judged(individual, recorded)
         return True
 
     def _measure(self, individuals: Sequence[Individual]) -> None:
@@ -87,15 +88,16 @@ class Judging:
 
         self._evaluator.evaluate_all([individual.source for individual in individuals], on_done=keep)
 
-    def _question_outcome(self, attempt: Attempt) -> QuestionOutcome:
-        evaluation = self._history.evaluation(attempt.child_id) if attempt.child_id else None
-        if attempt.outcome is not Outcome.CHILD or evaluation is None:
-            return QuestionOutcome(answered=attempt.outcome is not Outcome.UNREADABLE)
-        right = evaluation.status in (Status.PASSED, Status.STOPPED_EARLY)
-        return QuestionOutcome(
-            answered=True,
-            compiled=evaluation.status not in _NEVER_RAN,
-            right=right,
-            gain=self._history.gain(attempt),
-            noise=noise(evaluation),
-        )
+
+def question_outcome(history: History, attempt: Attempt) -> QuestionOutcome:
+    """What became of one question, as far as its child was judged."""
+    evaluation = history.evaluation(attempt.child_id) if attempt.child_id else None
+    if attempt.outcome is not Outcome.CHILD or evaluation is None:
+        return QuestionOutcome(answered=attempt.outcome is not Outcome.UNREADABLE)
+    return QuestionOutcome(
+        answered=True,
+        compiled=evaluation.status not in _NEVER_RAN,
+        right=evaluation.status in (Status.PASSED, Status.STOPPED_EARLY),
+        gain=history.gain(attempt),
+        noise=noise(evaluation),
+    )

@@ -10,6 +10,7 @@ from evo.history import Attempt, History
 from evo.loop import State
 from fitness.evaluation import Evaluation
 from population.archive import Archive
+from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json, strict_json
 from population.checkpoint import (
     Checkpoint,
@@ -73,7 +74,10 @@ class Keeper:
         return State(hall_of_fame=tools.HallOfFame(self.hall_of_fame_size, similar=similar))
 
     def restore(self, checkpoint: Checkpoint, bank: Bank) -> State:
-        """The state that was saved, with every generator where it stood and the history up to there."""
+        """The state that was saved, with every generator where it stood and the history up to there.
+
+        Raises CheckpointError where the archive lacks an individual of it.
+        """
         state = self._empty()
         state.generation = checkpoint.generation
         state.next_birth = checkpoint.counters["next_birth"]
@@ -82,7 +86,8 @@ class Keeper:
             state.logbook.record(**entry)
         self._recall_history(state.next_birth)
         state.population = [self._member(member) for member in checkpoint.population]
-        state.hall_of_fame.update([self._member(member) for member in checkpoint.hall_of_fame])
+        # From the last to the first: a hall of fame puts newcomers ahead of their equals.
+        state.hall_of_fame.update([self._member(member) for member in reversed(checkpoint.hall_of_fame)])
         random.setstate(rng_state_from_json(checkpoint.rng_states["global"]))
         self.search_rng.setstate(rng_state_from_json(checkpoint.rng_states["search"]))
         self.sampler.restore(checkpoint.sampler, bank)
@@ -101,12 +106,14 @@ class Keeper:
                 self.history.add_attempt(attempt)
 
     def _member(self, member: Member) -> Individual:
+        if not self.history.knows(member.id):
+            raise CheckpointError(f"{member.id} is not in the archive: it is older than the checkpoint; restore both")
         individual = self.history.individual(member.id)
         member.restore_fitness(individual)
         return individual
 
 
-def recorded_attempts(archive: Archive) -> list[Attempt]:
+def recorded_attempts(archive: ArchiveReader) -> list[Attempt]:
     """The attempts that an archive holds, by their numbers.
 
     A generation that had to be made again is there twice, and may have gone otherwise: the later one counts.

@@ -25,9 +25,9 @@ class State:
 def evolve(state: State, toolbox: base.Toolbox) -> StopSearch:
     """Run until a stop condition holds, and return it.
 
-    The toolbox knows how each step is done: `stop`, `sow`, `select_parents`, `vary`, `evaluate`, `select_survivors`,
-    `record`, `checkpoint`. Any of them may end the search in mid-generation by raising StopSearch; that generation is
-    then made again on resume, from what was already paid for.
+    The toolbox knows how each step is done: `stop`, `sow`, `select_parents`, `vary`, `evaluate`, `next_birth`,
+    `select_survivors`, `record`, `checkpoint`. Any of them may end the search in mid-generation by raising StopSearch;
+    that generation is then made again on resume, from what was already paid for.
     """
     try:
         if not state.population:
@@ -38,7 +38,7 @@ def evolve(state: State, toolbox: base.Toolbox) -> StopSearch:
             offspring = toolbox.vary(parents, first_birth=state.next_birth, generation=state.generation + 1)
             toolbox.evaluate(offspring)
             state.generation += 1
-            state.next_birth += len(parents)
+            state.next_birth = toolbox.next_birth(state)
             state.barren_generations = 0 if offspring else state.barren_generations + 1
             adopt(state, toolbox, offspring)
     except StopSearch as stop:

@@ -30,7 +30,7 @@ def line_attempts(history: History, parent: Individual) -> list[Attempt]:
     return [
         attempt
         for attempt in history.lineage_attempts(parent.id)
-        if attempt.child_id in made_line or parent.id in attempt.parent_ids
+        if parent.id in attempt.parent_ids or (attempt.outcome is Outcome.CHILD and attempt.child_id in made_line)
     ]
 
 
@@ -57,6 +57,8 @@ def slot_values(history: History, parent: Individual) -> dict[str, str]:
     values = {"worst_scenario": evaluation.worst.scenario, "worst_speedup": f"{evaluation.worst.speedup:.3f}"}
     if best is not evaluation.worst:
         values["best_scenario"] = best.scenario
+    if evaluation.worst.roof_share is not None:
+        values["roof_share"] = f"{100 * evaluation.worst.roof_share:.0f} %"
     kernels = [kernel for build in evaluation.builds for kernel in build.kernels]
     advisories = [advisory for build in evaluation.builds for advisory in build.advisories]
     spills = max((kernel.spill_store_bytes for kernel in kernels), default=0)
@@ -77,7 +79,7 @@ def _values_of_last_attempt(history: History, parent: Individual) -> dict[str, s
     gain = history.gain(attempts[-1])
     if gain is not None:
         values["gain"] = f"{gain:.2f}"
-    failure = why_it_failed(history, attempts[-1])
+    failure = why_it_failed(history, attempts[-1]).strip()
     if failure:
         values["failure"] = failure.splitlines()[0]
     return values

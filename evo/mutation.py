@@ -1,20 +1,23 @@
 """The mutation operator: a child is what an answerer makes of one question about one parent, or about two."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 
-from evo.answerers.answerer import Answerer, AnswererError, Reply, Request, Usage
+from evo.answerers.answerer import Answerer, AnswererError, Reply, Request
 from evo.answerers.budget import BudgetExhausted
+from evo.answerers.mailbox import ReplyAwaited
 from evo.asking import Asked, Asker
 from evo.history import Attempt, History, Outcome
 from evo.reply import Answer, read_reply
-from evo.stop import StopSearch
+from evo.reply_records import keep_reply, keep_unanswered, to_reply
+from evo.stop import GivenUp, StopSearch
 from evo.unreadable import NoChange, UnreadableReply
+from fitness.faults import EnvironmentFault
 from population.archive import Archive
 from population.individual import Individual
-from population.records import PromptRecord, QuestionRecord, ReplyRecord
+from population.records import PromptRecord, QuestionRecord
 from questions.claims import declared
 from questions.question import Moment
 
@@ -23,6 +26,20 @@ logger = logging.getLogger(__name__)
 ATTEMPTS = 2  # a reply that cannot be read is asked for once more, with the reason
 
 _CLAIMS = {Moment.LIMIT_DECLARED: "limit", Moment.DONE_DECLARED: "done", None: ""}
+
+
+class RepliesAwaited(StopSearch):
+    """Some replies will come later, and the generation is made again then.
+
+    `sources` are the children that the replies so far lead to: they may be measured meanwhile.
+    """
+
+    def __init__(self, awaited: Sequence[ReplyAwaited], sources: Sequence[str]) -> None:
+        first = awaited[0].path
+        more = f" and {len(awaited) - 1} more" if len(awaited) > 1 else ""
+        super().__init__(f"waiting for replies to {first.parent.name}/{first.name}{more}")
+        self.requests = tuple(each.request for each in awaited)
+        self.sources = tuple(sources)
 
 
 @dataclass(kw_only=True)
@@ -51,16 +68,21 @@ class Conversation:
 
 
 class Mutation:
-    """Asks, listens, reads. Replies that the archive already holds are used, never paid for twice."""
+    """Asks, listens, reads. Replies that the archive already holds are used, never paid for twice.
+
+    `take_in(number)` hears of each question's number before it is chosen, for questions that people add meanwhile.
+    """
 
     def __init__(
-        self, *, asker: Asker, answerer: Answerer, archive: Archive, history: History, concurrency: int
-    ) -> None:
+        self, *, asker: Asker, answerer: Answerer, archive: Archive, history: History, concurrency: int,
+        take_in: Callable[[int], None] = lambda _number: None,
+    ) -> None:  # fmt: skip
         self._asker = asker
         self._answerer = answerer
         self._archive = archive
         self._history = history
         self._concurrency = concurrency
+        self._take_in = take_in
 
     def vary(
         self, parents: Sequence[tuple[Individual, ...]], *, first_birth: int, generation: int
@@ -68,17 +90,43 @@ class Mutation:
         """The new candidates that the questions about these parents lead to, in the questions' order.
 
         Every question is remembered with its outcome, also where there is no child. Raises StopSearch where the
-        answerer's budget is used up.
+        answerer's budget is used up, RepliesAwaited where replies will come later, EnvironmentFault where a tool that
+        the answerer's model calls cannot work.
         """
         asked = [
-            self._asker.ask(group, number=first_birth + place, generation=generation)
-            for place, group in enumerate(parents)
+            self._ask(group, number=first_birth + place, generation=generation) for place, group in enumerate(parents)
         ]
-        conversations = [Conversation(asked=each) for each in asked]
+        conversations = [Conversation(asked=each) for each in self._numbered(asked)]
         for attempt in range(ATTEMPTS):
             self._converse([each for each in conversations if attempt == 0 or each.to_be_asked_again], attempt)
+        if awaited := [each.trouble for each in conversations if isinstance(each.trouble, ReplyAwaited)]:
+            raise RepliesAwaited(awaited, [each.answer.source for each in conversations if each.answer])
         children = [self._child_of(conversation) for conversation in conversations]
         return [child for child in children if child is not None]
+
+    def _ask(self, group: tuple[Individual, ...], *, number: int, generation: int) -> Asked:
+        self._take_in(number)
+        return self._asker.ask(group, number=number, generation=generation)
+
+    def _numbered(self, asked: Sequence[Asked]) -> list[Asked]:
+        """The questions under their numbers, or under new ones where the archive has asked otherwise under these.
+
+        So it is where a generation is made again after the bank or the template changed, or after a reply that was
+        missing came: the replies that were given answer other questions, and stay with those.
+        """
+        if not any(map(self._was_asked_otherwise, asked)):
+            return list(asked)
+        first = self._archive.next_question_number()
+        logger.warning("generation %d is asked anew, from question %d on", asked[0].generation, first)
+        return [replace(each, number=first + place) for place, each in enumerate(asked)]
+
+    def _was_asked_otherwise(self, asked: Asked) -> bool:
+        question = self._archive.question(asked.number)
+        prompt = self._archive.prompt(asked.number, 0)
+        if question is None or prompt is None:
+            return False
+        same_prompt = prompt.text == self._asker.request(asked, attempt=0).prompt
+        return question.question_id != asked.question.id or not same_prompt
 
     def _converse(self, conversations: Sequence[Conversation], attempt: int) -> None:
         """Have one reply to each, from the archive or from the answerer."""
@@ -92,31 +140,43 @@ class Mutation:
                 requests.append((conversation, request))
             else:
                 conversation.hear(to_reply(recorded))
-        for conversation, request, reply in self._answers(requests):
-            if isinstance(reply, AnswererError):
-                conversation.trouble = reply
-            else:
-                reply = replace(reply, text=_writable(reply.text))
-                self._archive.record_reply(_to_record(request, reply))
-                conversation.hear(reply)
+        self._put(requests)
 
-    def _answers(
-        self, requests: Sequence[tuple[Conversation, Request]]
-    ) -> Iterator[tuple[Conversation, Request, Reply | AnswererError]]:
-        """Replies as they come in, so that each is kept at once."""
-        if not requests:
-            return
+    def _put(self, requests: Sequence[tuple[Conversation, Request]]) -> None:
+        """Put requests to the answerer; what comes of each is kept as it comes in.
+
+        Where the search ends meanwhile, those under way are waited for and their replies kept: they are paid for.
+        """
         with ThreadPoolExecutor(max_workers=self._concurrency) as pool:
-            waiting: dict[Future[Reply], tuple[Conversation, Request]] = {
-                pool.submit(self._answerer.answer, request): (conversation, request)
-                for conversation, request in requests
-            }
+            waiting = {pool.submit(self._answerer.answer, request): (each, request) for each, request in requests}
+            kept: set[Future[Reply]] = set()
             try:
                 for future in as_completed(waiting):
                     conversation, request = waiting[future]
-                    yield conversation, request, _reply_or_error(future)
+                    reply = self._kept(request, future)
+                    kept.add(future)
+                    if isinstance(reply, AnswererError):
+                        conversation.trouble = _bearable(reply)
+                    else:
+                        conversation.hear(reply)
+            except (StopSearch, EnvironmentFault):
+                pool.shutdown(cancel_futures=True)
+                for future, (_, request) in waiting.items():
+                    if future in kept or future.cancelled():
+                        continue
+                    if isinstance(future.exception(), AnswererError | None):
+                        self._kept(request, future)
+                raise
             finally:
-                pool.shutdown(wait=False, cancel_futures=True)
+                pool.shutdown(cancel_futures=True)
+
+    def _kept(self, request: Request, future: Future[Reply]) -> Reply | AnswererError:
+        """What came of a request, as the archive now holds it. Raises EnvironmentFault from a tool of the model's."""
+        try:
+            return keep_reply(self._archive, request, future.result())
+        except AnswererError as error:
+            keep_unanswered(self._archive, request, error)
+            return error
 
     def _child_of(self, conversation: Conversation) -> Individual | None:
         """The new candidate of a conversation, or None; either way the attempt is remembered."""
@@ -181,49 +241,19 @@ class Mutation:
             )
 
 
-def _reply_or_error(future: Future[Reply]) -> Reply | AnswererError:
-    try:
-        return future.result()
-    except BudgetExhausted as error:
+def _bearable(error: AnswererError) -> AnswererError:
+    """The error, where the search can go on without this reply. Raises StopSearch where it cannot."""
+    if isinstance(error, BudgetExhausted):
         raise StopSearch(str(error)) from error
-    except AnswererError as error:
-        logger.warning("no reply: %s", error)
-        if not error.retryable:  # a wrong key, a quota that is used up: the next question would meet the same
-            raise StopSearch(f"the answerer gave up: {error}") from error
+    if isinstance(error, ReplyAwaited):
         return error
-
-
-def _writable(text: str) -> str:
-    """The text without lone surrogates: JSON may bring them, and no file can hold them."""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    logger.warning("no reply: %s", error)
+    if not error.retryable:  # a wrong key, a quota that is used up: the next question would meet the same
+        raise GivenUp(f"the answerer gave up: {error}") from error
+    return error
 
 
 def _outcome_of(trouble: UnreadableReply | AnswererError | None) -> Outcome:
     if isinstance(trouble, NoChange):
         return Outcome.NO_CHANGE
     return Outcome.UNREADABLE if isinstance(trouble, UnreadableReply) else Outcome.UNANSWERED
-
-
-def _to_record(request: Request, reply: Reply) -> ReplyRecord:
-    return ReplyRecord(
-        number=request.number,
-        attempt=request.attempt,
-        text=reply.text,
-        model=reply.model,
-        finish_reason=reply.finish_reason,
-        prompt_tokens=reply.usage.prompt_tokens,
-        completion_tokens=reply.usage.completion_tokens,
-        cost_usd=reply.usage.cost_usd,
-        estimated=reply.usage.estimated,
-    )
-
-
-def to_reply(record: ReplyRecord) -> Reply:
-    """A reply as the archive holds it."""
-    usage = Usage(
-        prompt_tokens=record.prompt_tokens,
-        completion_tokens=record.completion_tokens,
-        cost_usd=record.cost_usd,
-        estimated=record.estimated,
-    )
-    return Reply(text=record.text, model=record.model, finish_reason=record.finish_reason, usage=usage)

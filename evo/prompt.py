@@ -14,7 +14,11 @@ _TEMPLATES: Final = Path(__file__).parent / "templates"
 _REQUIRED: Final = frozenset({"contract", "answer_format", "parents", "hint"})
 _OPTIONAL: Final = frozenset({"attempts", "compiler_message", "reply_error", "question"})
 _TITLES: Final = ("# The kernel", "# A second kernel, whose strengths the first may take over")
-_LAST_LINE: Final = "Answer from this text alone: open no file, run nothing."
+_NO_TOOLS: Final = "Answer from this text alone: open no file, run nothing."
+_TOOLS: Final = (
+    "Before you answer you may call these tools on drafts, {calls} calls in all, and use nothing else. Then answer in "
+    "the form that is given above: the first reply without a call counts, and is judged afresh.\n\n{tools}"
+)
 _HINTS: Final[Mapping[Style, str]] = MappingProxyType(
     {
         Style.QUESTION: "Question: $question",
@@ -79,6 +83,14 @@ class AttemptPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ToolsPart:
+    """The tools that may be called before the answer: what each gives, by its name, and how many calls there are."""
+
+    tools: tuple[tuple[str, str], ...]
+    calls: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class PromptParts:
     """What a prompt is made of; attempts from the oldest to the newest, texts "" where there is nothing to say."""
 
@@ -91,6 +103,7 @@ class PromptParts:
     compiler_message: str = ""
     reply_error: str = ""  # for a re-ask: why the last reply could not be read
     attempts_left_out: int = 0
+    tools: ToolsPart | None = None  # None: the answer is to come from the prompt alone
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.parents) <= len(_TITLES):
@@ -139,8 +152,8 @@ def build_prompt(parts: PromptParts, template: PromptTemplate, budget_tokens: in
 
     What exceeds the budget is cut in this order: attempts but the newest, from the oldest; the compiler's message, its
     last half at a time; the scenarios but the slowest and the fastest, by speedup; the compiler's figures; the newest
-    attempt. Never the source, the rules, the form of the reply or the hint. Raises PromptError where those alone are
-    too long, or the question has no text in its style.
+    attempt. Never the source, the rules, the form of the reply, the hint or the tools. Raises PromptError where those
+    alone are too long, or the question has no text in its style.
     """
     tokens = 0
     for shorter in _ever_shorter(parts):
@@ -191,7 +204,13 @@ def _render(parts: PromptParts, template: PromptTemplate) -> str:
         "hint": hint.replace("$question", question),
     }
     frame = _EMPTY_LINE.sub(lambda line: line[0] if texts[line[1]] else "", template.frame)
-    return f"{string.Template(frame).substitute(texts).rstrip()}\n\n{_LAST_LINE}\n"
+    return f"{string.Template(frame).substitute(texts).rstrip()}\n\n{_ending(parts.tools)}\n"
+
+
+def _ending(part: ToolsPart | None) -> str:
+    if part is None:
+        return _NO_TOOLS
+    return _TOOLS.format(calls=part.calls, tools="\n".join(f"- {name}: {gives}" for name, gives in part.tools))
 
 
 def _parent_section(parts: PromptParts, title: str, parent: ParentPart) -> str:

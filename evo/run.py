@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rich.console import Console
@@ -10,15 +10,13 @@ from rich.console import Console
 from evo.choices import Settled, settle
 from evo.config import Config
 from evo.console import RunConsole
-from evo.history import History
-from evo.keeping import Keeper, newest_checkpoint
 from evo.loop import evolve
-from evo.result import build_result, evaluation_of, write_result
-from evo.run_settings import fingerprint, fixed_settings, require_same_settings
+from evo.result import evaluation_of, write_result
+from evo.run_settings import fixed_settings, require_same_settings
+from evo.search import prepare_search
 from evo.signals import orderly_stop
-from evo.stop import Interrupted, StopSearch
-from evo.toolbox import Memory, build_bank, build_sampler, build_toolbox, named_rng
-from evo.tracking import Tracker
+from evo.stop import StopSearch
+from evo.toolbox import build_bank
 from evo.workbench import open_evaluator
 from fitness.probe import Machine
 from population.archive import Archive, create_archive, open_archive
@@ -30,7 +28,7 @@ class Outcome:
     """How a run ended: what it found, and the exit code that says so."""
 
     result: Mapping[str, Any]
-    exit_code: int  # 0; 1 where nothing passed; 128 + signal where it was interrupted
+    exit_code: int  # 0; 1 where nothing passed; 2 where the answerer gave up; 128 + signal where interrupted
 
 
 def run_search(config: Config, machine: Machine, folder: RunFolder, console: Console) -> Outcome:
@@ -39,59 +37,32 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     Raises the errors of a bad environment or configuration before anything is measured.
     """
     settled = settle(config, machine)
+    config = replace(config, seeds=list(settled.seeds))
     voice = RunConsole(console=console, budget=config.stop.evaluations)
     voice.head(settled.choices, str(folder.path))
     with ExitStack() as stack:
         archive = stack.enter_context(open_archive(folder) if folder.archive.exists() else create_archive(folder))
-        stop, generations = _search(config, settled, machine, archive, folder, voice)
-        summary = {
-            "suite": settled.suite.name,
-            "style": config.style.kind.value,
-            "answerer": config.answerer.kind.value,
-            "model": config.answerer.model,
-            "selection": config.selection.kind.value,
-            "rng_seed": config.rng_seed,
-        }
-        result = build_result(archive, settings=summary, generations=generations, stop_reason=stop.reason)
+        stop, result = _search(config, settled, machine, archive, folder, voice)
         write_result(folder, result)
         best = evaluation_of(archive, result["best"]["id"]) if result["best"] else None
-    voice.farewell(result, best, str(folder.path), resumable=isinstance(stop, Interrupted))
-    if isinstance(stop, Interrupted):
-        return Outcome(result=result, exit_code=stop.exit_code)
-    return Outcome(result=result, exit_code=0 if result["best"] else 1)
+    voice.farewell(result, best, str(folder.path), resumable=stop.exit_code is not None)
+    found = 0 if result["best"] else 1
+    return Outcome(result=result, exit_code=found if stop.exit_code is None else stop.exit_code)
 
 
 def _search(
     config: Config, settled: Settled, machine: Machine, archive: Archive, folder: RunFolder, voice: RunConsole
-) -> tuple[StopSearch, int]:
-    settings = fixed_settings(config, settled)
-    require_same_settings(archive, settings)
-    checkpoint = newest_checkpoint(folder, fingerprint(settings), voice.note)
-    bank = build_bank(config)
-    memory = Memory(
-        archive=archive,
-        history=History(),
-        sampler=build_sampler(config, bank),
-        search_rng=named_rng(config.rng_seed, "search"),
-        tracker=Tracker(archive=archive, earlier_s=checkpoint.counters["elapsed_ms"] / 1000 if checkpoint else 0.0),
-    )
-    keeper = Keeper(
-        run=folder,
-        archive=archive,
-        history=memory.history,
-        sampler=memory.sampler,
-        search_rng=memory.search_rng,
-        keep=config.evolution.keep_checkpoints,
-        hall_of_fame_size=config.evolution.hall_of_fame,
-        settings_fingerprint=fingerprint(settings),
-        elapsed_s=memory.tracker.elapsed_s,
-    )
+) -> tuple[StopSearch, dict[str, Any]]:
+    """Why it stopped, and the result."""
+    require_same_settings(archive, fixed_settings(config, settled))
+    search = prepare_search(config, settled, build_bank(config), archive, folder, voice.note)
     with open_evaluator(config, settled, machine) as evaluator, orderly_stop(), voice.live():
-        toolbox = build_toolbox(config, settled, memory, evaluator, keeper, voice)
-        state = keeper.restore(checkpoint, bank) if checkpoint else keeper.fresh(config.rng_seed)
-        if checkpoint:
-            made = memory.tracker.evaluations
+        toolbox = search.toolbox(evaluator, voice)
+        state = search.state()
+        if search.checkpoint:
+            made = search.memory.tracker.evaluations
             voice.note(f"resumed after generation {state.generation}, with {made} evaluations made")
             for fault in archive.kernel_faults():
                 voice.note(fault)
-        return evolve(state, toolbox), state.generation
+        stop = evolve(state, toolbox)
+    return stop, search.result(state, stop)

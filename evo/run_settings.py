@@ -14,6 +14,7 @@ from population.atomic_file import parse_json, strict_json
 from population.records import EventRecord
 
 SETTINGS_EVENT = "settings"
+_SHOWN_CHARACTERS = 80  # of a value that differs: a suite's scenarios fill pages
 FREE_SETTINGS = (  # may change from one part of a run to the next; any other change makes another experiment
     "name", "runs", "resume", "stop", "backend", "baseline", "suite", "evolution.keep_checkpoints",
     "answerer.concurrency", "answerer.timeout_s", "answerer.max_retries", "answerer.api_key_env", "answerer.base_url",
@@ -27,6 +28,7 @@ def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
     scenarios = [scenario.to_json() for scenario in (*settled.suite.scenarios, *settled.suite.edges)]
     return kept | {
         "backend": settled.backend.value,
+        "backend.threads": config.backend.threads,  # candidate and baseline need not gain alike from more of them
         "device": settled.device,
         "baseline": settled.baseline.value,
         "suite": settled.suite.name,
@@ -47,7 +49,7 @@ def require_same_settings(archive: Archive, settings: Mapping[str, Any]) -> None
         return
     before = parse_json(events[0].record)
     differing = [
-        f"{key} was {before.get(key)!r}, now {settings.get(key)!r}"
+        f"{key} was {_shown(before.get(key))}, now {_shown(settings.get(key))}"
         for key in sorted({*before, *settings})
         if before.get(key) != settings.get(key)
     ]
@@ -64,6 +66,11 @@ def _flatten(node: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
         else:
             flat.append((key, value.value if isinstance(value, Enum) else value))
     return flat
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
 def _is_free(key: str) -> bool:

@@ -105,6 +105,9 @@ def check_config(config: Config) -> None:
         ("answerer.timeout_s", config.answerer.timeout_s, 1),
         ("answerer.max_retries", config.answerer.max_retries, 0),
         ("answerer.concurrency", config.answerer.concurrency, 1),
+        ("answerer.tool_calls", config.answerer.tool_calls, 1),
+        ("answerer.usd_per_million_prompt_tokens", config.answerer.usd_per_million_prompt_tokens, 0),
+        ("answerer.usd_per_million_completion_tokens", config.answerer.usd_per_million_completion_tokens, 0),
         ("style.budget_tokens", config.style.budget_tokens, 1000),
         ("questions.stall_after", config.questions.stall_after, 1),
         ("questions.noise", config.questions.noise, 0),
@@ -124,7 +127,9 @@ def check_config(config: Config) -> None:
     for key, applies, value in needed:
         if applies and not value:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
-    if not config.seeds:
+    if config.answerer.tools and config.answerer.kind is not AnswererKind.openai:
+        raise ConfigError(f"answerer.tools=true: {config.answerer.kind.value} calls none; expected answerer=openai")
+    if config.seeds == []:
         raise ConfigError("seeds=[]: expected at least one seed kernel, as in seeds=[tiled]")
     if config.name is not None and (config.name in ("", ".", "..", "None") or "/" in config.name):
         raise ConfigError(f"name={config.name!r}: expected a folder's name, without a slash; null names it by the time")

@@ -7,15 +7,25 @@ from evo.config import StopConfig
 
 
 class StopSearch(Exception):
-    """Ends the search in order; `reason` goes into result.json."""
+    """Ends the search in order; `reason` goes into result.json, `exit_code` decides where it is not None."""
+
+    exit_code: int | None = None
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason
 
 
+class GivenUp(StopSearch):
+    """Ends the search because nobody answers any more: a wrong key, a quota that is used up."""
+
+    exit_code = 2  # the environment's fault
+
+
 class Interrupted(StopSearch):
     """Ends the search because a signal asked for it."""
+
+    exit_code: int
 
     def __init__(self, signal_name: str, exit_code: int) -> None:
         super().__init__(f"interrupted by {signal_name}")

@@ -8,8 +8,10 @@ from pathlib import Path
 
 from deap import base
 
+from evo.added_questions import AddedQuestions
 from evo.answerers.answerer import Answerer, Reply
 from evo.answerers.budget import Budget, Price
+from evo.answerers.mailbox import MailboxAnswerer, read_inbox
 from evo.answerers.offline import OfflineAnswerer
 from evo.answerers.replay import ReplayAnswerer
 from evo.asking import Asker, Phrasing
@@ -21,17 +23,20 @@ from evo.history import History
 from evo.judging import EvaluatesAll, Judging
 from evo.keeping import Keeper
 from evo.loop import State
-from evo.mutation import Mutation, to_reply
-from evo.prompt import load_template
+from evo.mutation import Mutation
+from evo.prompt import PromptTemplate, ToolsPart, load_template
+from evo.reply_records import to_reply
 from evo.selection import Lexicase, Selection, Tournament
 from evo.settings import ConfigError
 from evo.stop import StopSearch, check
+from evo.tools.bench import Bench
 from evo.tracking import Tracker
+from evo.workbench import build_bench
 from fitness.evaluation import Evaluation
 from population.archive import Archive
 from population.archive_reader import read_archive
-from population.individual import Individual
-from population.run_folder import open_run_folder
+from population.individual import Individual, individual_id
+from population.run_folder import RunFolder, open_run_folder
 from questions.bank import Bank, load_bank, shipped_bank_path
 from questions.question import Style
 from questions.sampler import QuestionSampler, SamplingMode
@@ -67,7 +72,7 @@ class Steps:
         """The judged seed kernels. Raises StopSearch where none of them passes."""
         seeds = [
             Individual.from_source(source, birth=-1 - place, generation=0, operator="seed")
-            for place, source in enumerate(read_seeds(self.config.seeds))
+            for place, source in enumerate(read_seeds(self.config.seeds or ()))
         ]
         for seed in seeds:
             self.memory.archive.record_individual(seed)
@@ -79,10 +84,12 @@ class Steps:
             raise StopSearch(f"no seed passed, so there is nothing to ask about ({why})")
         return seeds
 
-    def select_parents(self, population: Sequence[Individual]) -> list[tuple[Individual, ...]]:
-        """As many groups of one or two parents as children are wanted."""
+    def select_parents(
+        self, population: Sequence[Individual], count: int | None = None
+    ) -> list[tuple[Individual, ...]]:
+        """As many groups of one or two parents as children are wanted: `count`, or lambda_ as configured."""
         groups: list[tuple[Individual, ...]] = []
-        for first in self.selection.parents(population, self.config.evolution.lambda_):
+        for first in self.selection.parents(population, count or self.config.evolution.lambda_):
             others = [individual for individual in population if individual.id != first.id]
             crossed = self.memory.search_rng.random() < self.config.evolution.crossover_probability
             groups.append((first, self.selection.parents(others, 1)[0]) if crossed and others else (first,))
@@ -91,6 +98,10 @@ class Steps:
     def select_survivors(self, pool: Sequence[Individual]) -> list[Individual]:
         """The next population."""
         return self.selection.survivors(pool, self.config.evolution.mu)
+
+    def next_birth(self, state: State) -> int:
+        """The number after the last question of the generation that has just been judged."""
+        return max(attempt.number for attempt in self.memory.history.attempts_of(state.generation)) + 1
 
     def record(self, state: State, newcomers: Sequence[Individual]) -> None:
         """Credit the generation's questions and add its figures to the logbook; only what passed has a speed."""
@@ -110,9 +121,13 @@ class Steps:
 
 
 def build_toolbox(
-    config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole
-) -> base.Toolbox:
-    """The loop's steps, registered under the names that it calls them by. Raises ConfigError or AnswererError."""
+    config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole,
+    answerer: Answerer | None = None,
+) -> base.Toolbox:  # fmt: skip
+    """The loop's steps, registered under the names that it calls them by. Raises ConfigError or AnswererError.
+
+    Without an `answerer` the configured one is built.
+    """
 
     def on_judged(individual: Individual, evaluation: Evaluation) -> None:
         memory.tracker.judged(evaluation)
@@ -126,12 +141,14 @@ def build_toolbox(
         budget=config.stop.evaluations,
         on_judged=on_judged,
     )
+    bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
     phrasing = Phrasing(
         style=Style(config.style.kind.value),
-        template=load_template(Path(config.style.template) if config.style.template else None),
+        template=read_template(config.style.template),
         budget_tokens=config.style.budget_tokens,
         device=settled.device,
         baseline=settled.baseline.value,
+        tools=_tools_part(bench) if bench else None,
     )
     thresholds = Thresholds(
         patience=config.questions.stall_after,
@@ -140,10 +157,12 @@ def build_toolbox(
     )
     mutation = Mutation(
         asker=Asker(sampler=memory.sampler, phrasing=phrasing, history=memory.history, thresholds=thresholds),
-        answerer=build_answerer(config, spent_usd=memory.archive.spend_so_far()["cost_usd"]),
+        answerer=answerer
+        or build_answerer(config, keeper.run, spent_usd=memory.archive.spend_so_far()["cost_usd"], bench=bench),
         archive=memory.archive,
         history=memory.history,
         concurrency=config.answerer.concurrency,
+        take_in=AddedQuestions(folder=keeper.run.questions, archive=memory.archive, sampler=memory.sampler).take_in,
     )
     steps = Steps(
         config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console
@@ -154,6 +173,7 @@ def build_toolbox(
     toolbox.register("select_parents", steps.select_parents)
     toolbox.register("vary", mutation.vary)
     toolbox.register("evaluate", judging.evaluate)
+    toolbox.register("next_birth", steps.next_birth)
     toolbox.register("select_survivors", steps.select_survivors)
     toolbox.register("record", steps.record)
     toolbox.register("checkpoint", keeper.save)
@@ -180,13 +200,18 @@ def named_rng(rng_seed: int, name: str) -> random.Random:
     return random.Random(f"{rng_seed}:{name}")  # noqa: S311  # a search's choices are no secret
 
 
-def build_answerer(config: Config, *, spent_usd: float) -> Answerer:
-    """The configured answerer. Raises AnswererError where it cannot be asked, RunFolderError for a missing replay."""
+def build_answerer(config: Config, run: RunFolder, *, spent_usd: float, bench: Bench | None = None) -> Answerer:
+    """The configured answerer of a run. Raises ConfigError, AnswererError, RunFolderError where it cannot be asked."""
     answerer = config.answerer
     if answerer.kind is AnswererKind.offline:
         return OfflineAnswerer(rng_seed=config.rng_seed)
     if answerer.kind is AnswererKind.replay:
         return ReplayAnswerer(_recorded_replies(Path(answerer.replay_from or "")), origin=str(answerer.replay_from))
+    if answerer.kind is AnswererKind.mailbox:
+        if not answerer.model:
+            raise ConfigError("answerer.model is not set: say who answers, as in answerer.model=some-model")
+        inbox = read_inbox(run.inbox, model=answerer.model, used_tools=False)
+        return MailboxAnswerer(outbox=run.outbox, replies=inbox.replies)
     from evo.answerers.openai import OpenAIAnswerer, OpenAISettings  # the openai package takes a second to import
     from evo.answerers.wire import Api
 
@@ -206,12 +231,27 @@ def build_answerer(config: Config, *, spent_usd: float) -> Answerer:
         ),
     )
     budget = Budget(limit_usd=config.stop.spend_usd, spent_usd=spent_usd)
-    return OpenAIAnswerer(settings, environment=os.environ, budget=budget)
+    return OpenAIAnswerer(settings, environment=os.environ, budget=budget, bench=bench)
+
+
+def _tools_part(bench: Bench) -> ToolsPart:
+    return ToolsPart(tools=tuple((tool.name, tool.description) for tool in bench.tools), calls=bench.limit)
+
+
+def read_template(name: str | None) -> PromptTemplate:
+    """The prompt template at a path, or the shipped one. Raises ConfigError or PromptError."""
+    try:
+        return load_template(Path(name) if name else None)
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"style.template: {name!r} cannot be read ({error}); expected a prompt template") from error
 
 
 def read_seeds(names: Sequence[str]) -> list[str]:
-    """The sources of seed kernels, by shipped name or by path. Raises ConfigError."""
-    return [_read_seed(name) for name in names]
+    """The sources of seed kernels, by shipped name or by path, each once. Raises ConfigError."""
+    sources = [_read_seed(name) for name in names]
+    if len({individual_id(source) for source in sources}) < len(sources):
+        raise ConfigError(f"seeds=[{','.join(names)}]: a kernel is among them twice; expected each once")
+    return sources
 
 
 def _read_seed(name: str) -> str:

@@ -12,7 +12,7 @@ from population.archive_reader import ArchiveReader
 
 @dataclass(kw_only=True)
 class Tracker:
-    """Counts evaluations and the best of them, from the archive's first row on."""
+    """Counts evaluations and the best of them, over all parts of a run: a resumed one is told of the earlier ones."""
 
     archive: ArchiveReader
     earlier_s: float  # spent by the run's earlier parts
@@ -24,12 +24,13 @@ class Tracker:
 
     def __post_init__(self) -> None:
         self._started = self.clock()
-        for score in self.archive.scores():
-            self._count(score.geomean)
 
     def judged(self, evaluation: Evaluation) -> None:
         """One more evaluation."""
-        self._count(evaluation.geomean)
+        self.evaluations += 1
+        self.since_best += 1
+        if evaluation.geomean is not None and evaluation.geomean > self.best_geomean:
+            self.best_geomean, self.since_best = evaluation.geomean, 0
 
     def elapsed_s(self) -> float:
         """Seconds over all parts of the run."""
@@ -50,9 +51,3 @@ class Tracker:
     def spend_usd(self) -> float:
         """What the answerer has cost."""
         return self.archive.spend_so_far()["cost_usd"]
-
-    def _count(self, geomean: float | None) -> None:
-        self.evaluations += 1
-        self.since_best += 1
-        if geomean is not None and geomean > self.best_geomean:
-            self.best_geomean, self.since_best = geomean, 0

@@ -1,27 +1,36 @@
 """Builds what judges kernels here: compiler, worker and evaluator for the settled backend."""
 
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from fitness.backends.host_compiler import HostCompiler
-from fitness.backends.recorded import RecordedEvaluator
-
 from evo.choices import Settled
 from evo.config import BackendKind, Config
 from evo.data import include_folder, seed_folder
 from evo.judging import EvaluatesAll
+from evo.tools.bench import Bench
+from evo.tools.disassemble import Disassemble, disassembler
+from evo.tools.draft_judge import DraftJudge
+from evo.tools.measure import Measure
+from evo.tools.nsight import find_ncu
+from evo.tools.occupancy import Occupancy
+from evo.tools.profile import Profile
 from fitness import worker as workers
+from fitness.backends.host_compiler import HostCompiler
+from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.build_cache import BuildCache
 from fitness.compiler import Compiler, NvrtcCompiler
 from fitness.evaluation import Environment
 from fitness.evaluator import Evaluator, Target
+from fitness.faults import EnvironmentFault
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import same_but_for_knobs
 from fitness.probe import Gpu, Machine
 from fitness.process_limits import ProcessLimits
+from fitness.roof import Roof
 
 _GIB = 2**30
 _HOST_MEMORY = 8 * _GIB  # of address space beyond torch's own: the reference of a small suite, and the candidate
@@ -29,7 +38,7 @@ _COMPILER_MEMORY = 4 * _GIB
 _CACHE_BYTES = 2 * _GIB
 _HOST_SM_COUNT = 1  # a processor has no multiprocessors; launch expressions may name them all the same
 _HOST_JUDGE = JudgeSettings(warmups=1, repeats=5, least_repeats=3, scenario_budget_s=2.0)
-_GPU_JUDGE = JudgeSettings(warmups=3, repeats=11, least_repeats=5, scenario_budget_s=2.0)
+_GPU_JUDGE = JudgeSettings(warmups=2, repeats=11, least_repeats=5, scenario_budget_s=2.0)
 
 
 @contextmanager
@@ -42,7 +51,7 @@ def open_evaluator(
     BaselineUnavailableError is a kind, before anything is measured.
     """
     if settled.backend is BackendKind.recorded:
-        yield RecordedEvaluator(Path(config.backend.table or ""), suite=settled.suite.name)
+        yield _recorded(Path(config.backend.table or ""), settled.suite.name)
         return
     with _open_worker(config, settled) as worker:
         baseline = worker.baseline(settled.suite)
@@ -57,13 +66,34 @@ def open_evaluator(
         )
         yield Evaluator(
             suite=settled.suite,
-            target=_target(settled.gpu, environment),
+            target=_target(settled.gpu, environment, baseline.roof),
             compiler=compiler,
             worker=worker,
             settings=judge_settings(config, settled.backend),
             may_run=_permission(config, settled, trusted),
             compile_threads=_processes(config),
         )
+
+
+def build_bench(config: Config, settled: Settled, evaluator: EvaluatesAll) -> Bench:
+    """The tools that the model may call on drafts, which `evaluator` judges as it does candidates."""
+    gpu = settled.gpu
+    judge = DraftJudge(evaluator=evaluator, compiler=evaluator if isinstance(evaluator, Evaluator) else None)
+    tools = (
+        Measure(judge),
+        Profile(judge, ncu=find_ncu(), device_index=gpu.index if gpu else None),
+        Disassemble(judge, program=shutil.which(disassembler(on_gpu=gpu is not None)), on_gpu=gpu is not None),
+        Occupancy(judge, gpu),
+    )
+    return Bench(tools, limit=config.answerer.tool_calls)
+
+
+def _recorded(path: Path, suite: str) -> RecordedEvaluator:
+    table = load_table(path)
+    evaluator = RecordedEvaluator(table)
+    if table[0].suite != suite:
+        raise EnvironmentFault(f"backend.table: {path} was measured on the suite {table[0].suite}, not on {suite}")
+    return evaluator
 
 
 def judge_settings(config: Config, backend: BackendKind) -> JudgeSettings:
@@ -117,12 +147,16 @@ def _processes(config: Config) -> int:
     return config.backend.compile_processes or os.cpu_count() or 1
 
 
-def _target(gpu: Gpu | None, environment: Environment) -> Target:
+def _target(gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
     if gpu is None:
         names = frozenset({"portable"})
-        return Target(names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True)
+        return Target(
+            names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True, roof=roof
+        )
     names = frozenset({"portable", "sm_80", gpu.arch} if gpu.capability >= (8, 0) else {"portable"})
-    return Target(names=names, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False)
+    return Target(
+        names=names, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
+    )
 
 
 def _permission(config: Config, settled: Settled, trusted: Sequence[str]) -> Callable[[str], bool]:

@@ -7,6 +7,7 @@ of a file into a message, by whatever trick of the preprocessor it spells its `#
 import hashlib
 import re
 import resource
+import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -123,9 +124,16 @@ class _Nvrtc:
             return Product(log=nvrtc.getProgramLog(program), failure=str(error))
         else:
             log, cubin, ptx = (get(program) for get in (nvrtc.getProgramLog, nvrtc.getCUBIN, nvrtc.getPTX))
-            return Product(log=log, cubin=cubin, ptx=ptx.decode(errors="replace"))
+            return Product(log=log, cubin=_whole(cubin), ptx=ptx.decode(errors="replace"))
         finally:
             nvrtc.destroyProgram(program)
+
+
+def _whole(cubin: bytes) -> bytes:
+    """The cubin with its last byte, a zero, which CuPy cuts off as a text's end: drivers do without, cuobjdump not."""
+    (start,) = struct.unpack_from("<Q", cubin, 32)  # e_phoff, then e_phentsize and e_phnum
+    size, count = struct.unpack_from("<HH", cubin, 54)
+    return cubin.ljust(start + size * count, b"\0")
 
 
 def _cuda_headers() -> dict[str, str]:

@@ -148,7 +148,7 @@ def create_archive(run: RunFolder, *, mounts: Path = MOUNTS) -> Archive:
 
 
 def open_archive(run: RunFolder, *, mounts: Path = MOUNTS) -> Archive:
-    """The archive of a run, brought to the present schema, to be written on.
+    """The archive of a run, brought to the present schema, to be written on; a beginning that was cut off is finished.
 
     Raises ArchiveError where another process writes it, and where it is missing, damaged, unfinished or newer.
     """
@@ -157,8 +157,8 @@ def open_archive(run: RunFolder, *, mounts: Path = MOUNTS) -> Archive:
         connection = on_failure.enter_context(closing(connect(run, "rw")))
         with explained(run.archive):
             version = version_of(connection, run.archive)
-        if version == 0:
-            raise ArchiveError(f"{run.archive}: empty; the run never began, or the file is damaged: restore a copy")
+        if version == 0 and any(run.kernels.glob("*.cu")):
+            raise ArchiveError(f"{run.archive}: empty, but the run has kernels: the file is damaged; restore a copy")
         _prepare(connection, run, mounts)
         on_failure.pop_all()
     return Archive(connection, run, lock)

@@ -147,6 +147,11 @@ class ArchiveReader:
         row = self._one(QUESTIONS, {"number": number})
         return QuestionRecord(**row) if row else None
 
+    def next_question_number(self) -> int:
+        """The number after the greatest that a question was asked under; 0 where none was."""
+        rows = self._query(f"SELECT max(number) AS last FROM {QUESTIONS.name}", {})  # noqa: S608  # a name of ours
+        return 0 if rows[0]["last"] is None else int(rows[0]["last"]) + 1
+
     def questions(self) -> Iterator[QuestionRecord]:
         """All questions asked."""
         return self._rows(QUESTIONS, lambda row: QuestionRecord(**row))
@@ -228,4 +233,4 @@ def _birth(row: Mapping[str, Any]) -> Birth:
 
 
 def _reply(row: Mapping[str, Any]) -> ReplyRecord:
-    return ReplyRecord(**{**row, "estimated": bool(row["estimated"])})
+    return ReplyRecord(**{**row, "estimated": bool(row["estimated"]), "used_tools": bool(row["used_tools"])})

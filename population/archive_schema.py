@@ -96,7 +96,9 @@ _VERSION_1 = (
     ),
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)
+_VERSION_2 = ("ALTER TABLE replies ADD COLUMN used_tools INTEGER NOT NULL DEFAULT 0",)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
 """Entry n leads from version n to n + 1; version 0 is an empty file. Published entries are never edited."""
 
 

@@ -70,6 +70,7 @@ class ReplyRecord:
     completion_tokens: int
     cost_usd: float
     estimated: bool  # the tokens are an estimate of ours
+    used_tools: bool = False  # whoever answered could open files or run code, by its user's word
 
     def __post_init__(self) -> None:
         _require_finite(f"reply {self.number}/{self.attempt}: cost_usd", self.cost_usd)

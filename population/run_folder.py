@@ -58,6 +58,11 @@ class RunFolder:
         return self.path / "measured"
 
     @property
+    def questions(self) -> Path:
+        """Questions that people put to the run, one a file."""
+        return self.path / "questions"
+
+    @property
     def result(self) -> Path:
         """The outcome in one JSON object."""
         return self.path / "result.json"

@@ -16,6 +16,7 @@ from evo.answerers.wire import ErrorResponse, MalformedResponse
 READING_ERRORS: Final = (json.JSONDecodeError, UnicodeDecodeError, RecursionError, MalformedResponse)
 _QUOTA: Final = re.compile(r"insufficient[_ ](?:quota|balance|funds|credit)|billing|exceeded your current quota", re.I)
 _TOO_LONG: Final = re.compile(r"context[_ ]length|maximum context|too large|at most|less than or equal|exceeds", re.I)
+_TOOLS: Final = re.compile(r"(?<![a-z])tools?(?![a-z])", re.I)
 _RETRIED: Final = frozenset({408, 409, 429})
 _WAIT_MAX_S: Final = 1e9  # thirty years: beyond it the header is no time
 _HINTS: Final[Mapping[int, str]] = {
@@ -81,12 +82,18 @@ def _status_failure(error: openai.APIStatusError, *, sent: Collection[str], now:
     message = f"the server answered {status}: {said}"
     if status in (400, 422):
         rejected = _rejected_parameter(error, sent)
-        too_long = rejected is None and _TOO_LONG.search(said)
-        hint = "lower style.budget_tokens or answerer.max_tokens" if too_long else "the request does not suit the model"
-        return Failure(message=message, hint=hint, rejected=rejected)
+        return Failure(message=message, hint=_bad_request_hint(said), rejected=rejected)
     if status == 429 and _is_quota(error, wait_s):
         return Failure(message=message, hint="the quota is used up: waiting does not help; raise it at the provider")
     return Failure(message=message, hint=_hint(status), retryable=_is_retried(status), wait_s=wait_s)
+
+
+def _bad_request_hint(said: str) -> str:
+    if _TOOLS.search(said):
+        return "the model or its server takes no tools: set answerer.tools=false, or switch its tool calling on"
+    if _TOO_LONG.search(said):
+        return "lower style.budget_tokens or answerer.max_tokens"
+    return "the request does not suit the model"
 
 
 def _is_retried(status: int | None) -> bool:

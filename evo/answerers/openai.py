@@ -3,18 +3,20 @@
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 from urllib.parse import urlsplit
 
 import openai
 
-from evo.answerers.answerer import AnswererError, Reply, Request
+from evo.answerers.answerer import AnswererError, Reply, Request, ToolCall, Usage
 from evo.answerers.budget import Budget, Price
+from evo.answerers.exchange import Exchange
 from evo.answerers.failure import READING_ERRORS, Failure, failure_of
-from evo.answerers.wire import Api, ErrorResponse, Wishes, read_response, request_body
+from evo.answerers.wire import Api, ErrorResponse, Turn, WantedCall, Wishes, read_response, request_body
 from evo.prompt import estimate_tokens
+from evo.tools.bench import Bench
 
 _log = logging.getLogger(__name__)
 _DEFAULT_BASE_URL: Final = "https://api.openai.com/v1"
@@ -44,7 +46,8 @@ class OpenAIAnswerer:
 
     A parameter that the server rejects by name is left out, or goes by its other name, from then on. Failures that may
     pass are retried: after the time that the server names, however long, or else after 1, 2, 4 … 60 seconds. Every
-    call is reserved in the budget beforehand at the most that it may cost.
+    call is reserved in the budget beforehand at the most that it may cost. With a bench, the model may call its tools
+    before it replies.
     """
 
     def __init__(
@@ -53,6 +56,7 @@ class OpenAIAnswerer:
         *,
         environment: Mapping[str, str],
         budget: Budget,
+        bench: Bench | None = None,
         sleep: Callable[[float], object] = time.sleep,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -67,6 +71,7 @@ class OpenAIAnswerer:
         self._key = _key(environment, settings.api_key_env)
         self._base_url = _normal_base_url(settings.base_url or _DEFAULT_BASE_URL)
         self._budget = budget
+        self._bench = bench
         self._sleep = sleep
         self._clock = clock
         self._client = openai.OpenAI(
@@ -85,11 +90,35 @@ class OpenAIAnswerer:
         self._client.close()
 
     def answer(self, request: Request) -> Reply:
-        """The server's reply. Raises AnswererError, and BudgetExhausted where the budget does not allow the call."""
+        """The server's reply. Raises AnswererError, and BudgetExhausted where the budget does not allow the call.
+
+        Where tools may be called, raises EnvironmentFault too.
+        """
+        tab = _Tab()
+        try:
+            return self._converse(request, tab)
+        except AnswererError as error:
+            error.usage, error.tool_calls = tab.usage, tuple(tab.calls)
+            raise
+
+    def _converse(self, request: Request, tab: "_Tab") -> Reply:
+        """The reply that the model gives after its calls of tools, if there are any."""
+        bench = self._bench
+        exchange = Exchange(self._settings.api, request.prompt, bench.tools if bench else ())
+        while True:
+            may_call = bench is not None and len(tab.calls) < bench.limit
+            turn = self._turn(request, exchange, tab, may_call=may_call)
+            if bench is None or not may_call or not turn.calls:
+                calls = tuple(tab.calls)
+                return replace(turn.reply, usage=tab.usage, used_tools=bool(calls), tool_calls=calls)
+            exchange.add(turn, _run(bench, turn.calls, request.parent_sources[0], tab))
+
+    def _turn(self, request: Request, exchange: Exchange, tab: "_Tab", *, may_call: bool) -> Turn:
+        """What the server says next, asked again where that may help."""
         retries = 0
         while True:
-            outcome = self._ask(request)
-            if isinstance(outcome, Reply):
+            outcome = self._ask(request, exchange, tab, may_call=may_call)
+            if isinstance(outcome, Turn):
                 return outcome
             if outcome.rejected:
                 self._leave_out(outcome.rejected)
@@ -101,34 +130,41 @@ class OpenAIAnswerer:
             self._wait(outcome, message, retries)
             retries += 1
 
-    def _ask(self, request: Request) -> Reply | Failure:
+    def _ask(self, request: Request, exchange: Exchange, tab: "_Tab", *, may_call: bool) -> Turn | Failure:
         settings = self._settings
-        rng_seed = None if settings.rng_seed is None else (settings.rng_seed + request.number) % 2**31
-        wishes = Wishes(
-            model=settings.model,
-            max_tokens=settings.max_tokens,
-            temperature=settings.temperature,
-            top_p=settings.top_p,
-            rng_seed=rng_seed,
-        )
+        wishes = self._wishes(request, may_call=may_call)
         rejected = self._rejected
-        body = request_body(settings.api, request.prompt, wishes, rejected)
+        body = request_body(settings.api, exchange.body, wishes, rejected)
         worst_usd = settings.price.cost_usd(
-            prompt_tokens=estimate_tokens(request.prompt), completion_tokens=settings.max_tokens
+            prompt_tokens=estimate_tokens(exchange.text), completion_tokens=settings.max_tokens
         )
         with self._budget.reserve(worst_usd) as charge:
             try:
                 # Not chat.completions.create: one road for both protocols, also in versions without responses.
                 response = self._client.post(settings.api.path, body=body, cast_to=object)
-                reply = read_response(
-                    settings.api, response, prompt=request.prompt, model=settings.model, price=settings.price
+                turn = read_response(
+                    settings.api, response, sent=exchange.text, model=settings.model, price=settings.price
                 )
             except (openai.OpenAIError, ErrorResponse, *READING_ERRORS) as error:
                 failure = failure_of(error, sent=wishes.optional(settings.api, rejected), now=self._clock())
-                charge.settle(worst_usd if failure.may_be_billed else 0.0)
+                lost_usd = worst_usd if failure.may_be_billed else 0.0
+                charge.settle(lost_usd)
+                tab.usage += Usage(cost_usd=lost_usd, estimated=lost_usd > 0.0)
                 return failure
-            charge.settle(reply.usage.cost_usd)
-            return reply
+            charge.settle(turn.reply.usage.cost_usd)
+            tab.usage += turn.reply.usage
+            return turn
+
+    def _wishes(self, request: Request, *, may_call: bool) -> Wishes:
+        settings = self._settings
+        return Wishes(
+            model=settings.model,
+            max_tokens=settings.max_tokens,
+            temperature=settings.temperature,
+            top_p=settings.top_p,
+            rng_seed=None if settings.rng_seed is None else (settings.rng_seed + request.number) % 2**31,
+            tool_choice="none" if self._bench is not None and not may_call else None,
+        )
 
     def _leave_out(self, parameter: str) -> None:
         with self._learning:
@@ -146,6 +182,28 @@ class OpenAIAnswerer:
         """The message in one line without the key, which some servers quote."""
         line = " ".join(message.split())
         return (line.replace(self._key, "[key]") if self._key else line)[:_MESSAGE_LENGTH_MAX]
+
+
+@dataclass(kw_only=True)
+class _Tab:
+    """What one question has cost and called so far."""
+
+    usage: Usage = field(default_factory=Usage)
+    calls: list[ToolCall] = field(default_factory=list)
+
+
+def _run(bench: Bench, wanted: Sequence[WantedCall], parent_source: str, tab: _Tab) -> list[str]:
+    """The result of each call; those beyond the limit are not made. The last result says how many calls are left."""
+    results = []
+    for call in wanted:
+        if len(tab.calls) < bench.limit:
+            tab.calls.append(bench.call(call.name, call.arguments, parent_source=parent_source, order=len(tab.calls)))
+            results.append(tab.calls[-1].result)
+        else:
+            results.append(f"not run: {bench.limit} calls were allowed")
+    left = bench.limit - len(tab.calls)
+    advice = f"{left} of {bench.limit} calls are left" if left else "no call is left: answer now, in the form asked for"
+    return [*results[:-1], f"{results[-1]}\n\n({advice})"]
 
 
 def _key(environment: Mapping[str, str], name: str) -> str:

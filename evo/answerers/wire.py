@@ -1,5 +1,7 @@
 """OpenAI's protocols on the wire: the bodies of requests, and what servers answer, of which nothing is believed."""
 
+import json
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,6 +12,7 @@ from evo.answerers.budget import Price
 from evo.prompt import estimate_tokens
 
 _TOKENS_MAX: Final = 10**9
+_REASONING_FIELDS: Final = ("reasoning_content", "reasoning")
 _LENGTH_REASONS: Final = frozenset({"length", "max_tokens", "max_output_tokens"})
 
 
@@ -51,11 +54,14 @@ class Wishes:
     temperature: float | None = None
     top_p: float | None = None
     rng_seed: int | None = None
+    tool_choice: str | None = None
 
     def optional(self, api: Api, rejected: Collection[str]) -> dict[str, Any]:
         """The parameters that a server may reject, less those that it did."""
         limit = next((name for name in api.limit_names if name not in rejected), None)
-        wishes: dict[str, Any] = {"temperature": self.temperature, "top_p": self.top_p}
+        wishes: dict[str, Any] = {
+            "temperature": self.temperature, "top_p": self.top_p, "tool_choice": self.tool_choice,
+        }  # fmt: skip
         if api is Api.CHAT:
             wishes["seed"] = self.rng_seed
         if limit:
@@ -63,15 +69,33 @@ class Wishes:
         return {name: wish for name, wish in wishes.items() if wish is not None and name not in rejected}
 
 
-def request_body(api: Api, prompt: str, wishes: Wishes, rejected: Collection[str]) -> dict[str, Any]:
+@dataclass(frozen=True, kw_only=True)
+class WantedCall:
+    """A call of a tool that the model asks for, in its own words."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """What a server said: a reply, or calls that are wanted first. `output` is how it goes back to the server."""
+
+    reply: Reply
+    calls: tuple[WantedCall, ...]
+    output: tuple[Mapping[str, Any], ...]
+
+
+def request_body(
+    api: Api, said: Mapping[str, Any], wishes: Wishes, rejected: Collection[str]
+) -> dict[str, Any]:
     """The JSON body that asks for one reply. `n` is never sent: one question, one reply."""
-    text = _encodable(prompt)
-    said = {"messages": [{"role": "user", "content": text}]} if api is Api.CHAT else {"input": text}
     return {"model": wishes.model, **said, **wishes.optional(api, rejected)}
 
 
-def read_response(api: Api, response: object, *, prompt: str, model: str, price: Price) -> Reply:
-    """The reply in a server's response. Raises MalformedResponse where there is none, ErrorResponse for an error.
+def read_response(api: Api, response: object, *, sent: str, model: str, price: Price) -> Turn:
+    """What a response to `sent` says. Raises MalformedResponse where it says nothing, ErrorResponse for an error.
 
     Text in a reasoning field counts where the content is empty. Where the server does not say what it used, or says
     zero, bytes / 3 stands in and the usage is marked as estimated.
@@ -81,14 +105,14 @@ def read_response(api: Api, response: object, *, prompt: str, model: str, price:
     if response.get("error"):
         raise _error(response["error"])
     said = _chat(response) if api is Api.CHAT else _responses(response)
-    usage = _usage(response.get("usage"), prompt, said, price)
     named = response.get("model")
-    return Reply(
-        text=_encodable(said.text),
-        model=_encodable(named) if isinstance(named, str) and named else model,
+    reply = Reply(
+        text=encodable(said.text),
+        model=encodable(named) if isinstance(named, str) and named else model,
         finish_reason=said.finish_reason,
-        usage=usage,
+        usage=_usage(response.get("usage"), sent, said, price),
     )
+    return Turn(reply=reply, calls=said.calls, output=said.output)
 
 
 def _error(error: object) -> ErrorResponse:
@@ -101,6 +125,8 @@ class _Said:
     text: str
     reasoning: str
     finish_reason: str
+    calls: tuple[WantedCall, ...]
+    output: tuple[Mapping[str, Any], ...]
 
 
 def _chat(response: Mapping[str, Any]) -> _Said:
@@ -111,12 +137,20 @@ def _chat(response: Mapping[str, Any]) -> _Said:
     message = choice.get("message")
     if not isinstance(message, Mapping):
         raise MalformedResponse("the first choice has no message")
-    reasoning = _text(message.get("reasoning_content")) or _text(message.get("reasoning"))
+    thoughts = {name: encodable(_text(message.get(name))) for name in _REASONING_FIELDS}
+    reasoning = next(filter(None, thoughts.values()), "")
     content, refusal = _text(message.get("content")), _text(message.get("refusal"))
-    reason = choice.get("finish_reason")
-    if refusal and not content:
-        return _Said(text=refusal, reasoning=reasoning, finish_reason="refusal")
-    return _Said(text=content or reasoning, reasoning=reasoning if content else "", finish_reason=_finish(reason))
+    refused = bool(refusal and not content)
+    wanted = enumerate(_parts(message.get("tool_calls")))
+    calls = tuple(_wanted(call.get("id"), place, call.get("function")) for place, call in wanted)
+    echoed = [{"id": call.id, "type": "function", "function": _echo(call)} for call in calls]
+    return _Said(
+        text=refusal if refused else content or reasoning,
+        reasoning=reasoning if content or refused else "",
+        finish_reason="refusal" if refused else _finish(choice.get("finish_reason")),
+        calls=calls,
+        output=({"role": "assistant", "content": encodable(content), **_given(thoughts), "tool_calls": echoed},),
+    )
 
 
 def _responses(response: Mapping[str, Any]) -> _Said:
@@ -130,15 +164,54 @@ def _responses(response: Mapping[str, Any]) -> _Said:
     reasoning = "".join(_text(item.get("summary")) for item in items if item.get("type") == "reasoning")
     details = response.get("incomplete_details")
     reason = details.get("reason") if response.get("status") == "incomplete" and isinstance(details, Mapping) else None
-    if refusal and not text:
-        return _Said(text=refusal, reasoning=reasoning, finish_reason="refusal")
-    return _Said(text=text or reasoning, reasoning=reasoning if text else "", finish_reason=_finish(reason))
+    refused = bool(refusal and not text)
+    calls: list[WantedCall] = []
+    echoed: list[Mapping[str, Any]] = []
+    for item in items:  # in their order: a server wants its reasoning back right before the call that it led to
+        if item.get("type") == "function_call":
+            calls.append(_wanted(item.get("call_id"), len(calls), item))
+            item = {**item, "call_id": calls[-1].id, **_echo(calls[-1])}
+        echoed.append(json.loads(encodable(json.dumps(item, ensure_ascii=False))))
+    return _Said(
+        text=refusal if refused else text or reasoning,
+        reasoning=reasoning if text or refused else "",
+        finish_reason="refusal" if refused else _finish(reason),
+        calls=tuple(calls),
+        output=tuple(echoed),
+    )
+
+
+def _given(thoughts: Mapping[str, str]) -> dict[str, str]:
+    """The fields that the server filled: one that gives a model's thoughts may want them back, another none at all."""
+    return {name: thought for name, thought in thoughts.items() if thought}
+
+
+def _wanted(given_id: object, place: int, function: object) -> WantedCall:
+    fields = function if isinstance(function, Mapping) else {}
+    arguments = fields.get("arguments")
+    written = json.dumps(arguments) if isinstance(arguments, Mapping) else arguments
+    call_id, name, text = (
+        encodable(each) if isinstance(each, str) else "" for each in (given_id, fields.get("name"), written)
+    )
+    return WantedCall(id=call_id or f"call_{place}", name=name, arguments=text)
+
+
+def _echo(call: WantedCall) -> dict[str, str]:
+    """A call as a server takes it back: many refuse a name or arguments that are none, their own model's too."""
+    try:
+        whole = isinstance(json.loads(call.arguments), dict)
+    except (ValueError, RecursionError):
+        whole = False
+    return {
+        "name": re.sub(r"[^A-Za-z0-9_-]", "_", call.name)[:64] or "unnamed",
+        "arguments": call.arguments if whole else "{}",
+    }
 
 
 def _finish(reason: object) -> str:
     if not isinstance(reason, str) or not reason:
         return "stop"
-    return "length" if reason.lower() in _LENGTH_REASONS else _encodable(reason)
+    return "length" if reason.lower() in _LENGTH_REASONS else encodable(reason)
 
 
 def _text(content: object) -> str:
@@ -152,13 +225,13 @@ def _parts(content: object) -> list[Mapping[str, Any]]:
     return [part for part in content if isinstance(part, Mapping)] if isinstance(content, list) else []
 
 
-def _usage(usage: object, prompt: str, said: _Said, price: Price) -> Usage:
+def _usage(usage: object, sent: str, said: _Said, price: Price) -> Usage:
     fields = usage if isinstance(usage, Mapping) else {}
     prompt_tokens = _count(fields, "prompt_tokens", "input_tokens")
     completion_tokens = _count(fields, "completion_tokens", "output_tokens")
-    written = estimate_tokens(said.text + said.reasoning)
+    written = estimate_tokens("".join((said.text, said.reasoning, *(call.arguments for call in said.calls))))
     estimated = not prompt_tokens or (not completion_tokens and written > 0)
-    prompt_tokens = prompt_tokens or estimate_tokens(prompt)
+    prompt_tokens = prompt_tokens or estimate_tokens(sent)
     completion_tokens = completion_tokens or written
     return Usage(
         prompt_tokens=prompt_tokens,
@@ -174,6 +247,6 @@ def _count(fields: Mapping[str, Any], *names: str) -> int:
     return next((count for count in counts if type(count) is int and 0 < count <= _TOKENS_MAX), 0)
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """The text with a question mark for each lone surrogate: JSON can carry them, files cannot."""
     return text.encode("utf-8", "replace").decode()

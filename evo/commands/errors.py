@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable
 
 from rich.console import Console
+from rich.text import Text
 
 from evo.answerers.answerer import AnswererError
 from evo.prompt import PromptError
@@ -19,8 +20,9 @@ BAD_ENVIRONMENT = 2
 _INTERRUPTED = 130  # 128 + SIGINT
 
 _FORESEEN = (
-    AnswererError, BankError, ConfigError, EnvironmentFault, NoQuestionError, PromptError, RunFault, SamplerStateError,
-)  # fmt: skip
+    AnswererError, BankError, ConfigError, EnvironmentFault, NoQuestionError, OSError, PromptError, RunFault,
+    SamplerStateError,
+)  # fmt: skip  # OSError: a full disk, or a folder without rights, met while a run's files were written
 
 logger = logging.getLogger(__name__)
 
@@ -42,4 +44,4 @@ def guarded(command: Callable[[], int], errors: Console) -> int:
 
 def complain(errors: Console, message: str) -> None:
     """One line about what is wrong."""
-    errors.print(f"evo: {' '.join(message.split())}", markup=False, highlight=False, soft_wrap=True)
+    errors.print(Text(f"evo: {' '.join(message.split())}"), soft_wrap=True)

@@ -7,14 +7,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import hydra
-import yaml
 from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig
 from rich.console import Console
 
-from evo.commands.errors import guarded
+from evo.commands.errors import BAD_ENVIRONMENT, guarded
+from evo.console import open_console
 from evo.data import conf_folder
 from evo.run import run_search
+from evo.run_options import earlier_overrides, join_options, keep_options, merged_overrides, require_files
 from evo.settings import (
     HYDRA_VERSION,
     ConfigError,
@@ -52,20 +53,26 @@ def evolve(arguments: Sequence[str], console: Console) -> int:
     if not sweep and any(override.is_sweep_override() for override in parse_overrides(overrides)):
         raise ConfigError("several values for one key: to sweep over them, add -m")
     for variant in each_variant(overrides):
-        compose_config(variant)
+        config = compose_config(variant)
+        if config.resume is None:
+            require_files(config)
     return _sweep(overrides, console) if sweep else _single(overrides)
 
 
 def _single(overrides: list[str]) -> int:
     config = compose_config(overrides)
     if config.resume is None:
-        folder = create_run_folder(Path(config.runs), config.name or _name())
+        folder, earlier = create_run_folder(Path(config.runs), config.name or _name()), overrides
     else:
         folder = _run_to_resume(config.resume, Path(config.runs))
-        overrides = _merged(_earlier_overrides(folder), overrides)
+        earlier = earlier_overrides(folder)
+        overrides = merged_overrides(earlier, overrides)
         compose_config(overrides)
-    _hand_to_hydra([*overrides, f"hydra.run.dir='{folder.path}'"])
-    return _exit_code(folder.path)
+    _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
+    code = _exit_code(folder.path)
+    if code == BAD_ENVIRONMENT and config.resume is not None:
+        keep_options(folder, join_options(earlier))  # Hydra has written down what the run refused
+    return code
 
 
 def _sweep(overrides: list[str], console: Console) -> int:
@@ -73,11 +80,16 @@ def _sweep(overrides: list[str], console: Console) -> int:
     if config.resume is not None:
         raise ConfigError("resume=… goes on with one run; resume the jobs of a sweep one by one")
     folder = create_run_folder(Path(config.runs), config.name or _name()).path
-    _hand_to_hydra(["-m", *overrides, f"hydra.sweep.dir='{folder}'"])
+    _hand_to_hydra(["-m", *overrides, f"hydra.sweep.dir={_quoted(folder)}"])
     jobs = sorted((path.parent for path in folder.glob("*/.hydra")), key=lambda path: path.name.zfill(9))
     for job in jobs:
         console.print(f"{job}: exit code {_exit_code(job)}", markup=False, highlight=False, soft_wrap=True)
     return max((_exit_code(job) for job in jobs), default=1)
+
+
+def _quoted(path: Path) -> str:
+    """The path as a value that Hydra reads back as it stands."""
+    return "'" + str(path).replace("\\'", "\\\\'").replace("'", "\\'") + "'"
 
 
 def _hand_to_hydra(arguments: Sequence[str]) -> None:
@@ -87,15 +99,23 @@ def _hand_to_hydra(arguments: Sequence[str]) -> None:
     before, sys.argv = sys.argv, ["evo evolve", *arguments]
     try:
         start()
+    except _Interruption:
+        pass  # the job's exit code tells of it
     finally:
         sys.argv = before
 
 
+class _Interruption(BaseException):
+    """Passes through Hydra, which would go on with a sweep's next job."""
+
+
 def job(composed: DictConfig) -> None:
-    """One run, in the folder that Hydra gives it. Its exit code goes into a file there."""
+    """One run, in the folder that Hydra gives it. Its exit code goes into a file there; a signal ends a sweep."""
     folder = RunFolder(Path(HydraConfig.get().runtime.output_dir))
-    code = guarded(lambda: _run(composed, folder), Console(stderr=True))
+    code = guarded(lambda: _run(composed, folder), open_console(stderr=True))
     write_atomically(folder.path / EXIT_FILE, strict_json({"exit_code": code}) + "\n")
+    if code > BAD_ENVIRONMENT:
+        raise _Interruption
 
 
 def _run(composed: DictConfig, folder: RunFolder) -> int:
@@ -104,7 +124,7 @@ def _run(composed: DictConfig, folder: RunFolder) -> int:
         raise ConfigError(f"{folder.path} holds a run already; go on with it by resume={folder.path}")
     (folder.path / EXIT_FILE).unlink(missing_ok=True)  # until this part of the run has ended
     start_fork_server(PRELOAD)
-    return run_search(config, probe_machine(), folder, Console()).exit_code
+    return run_search(config, probe_machine(), folder, open_console()).exit_code
 
 
 def _name() -> str:
@@ -115,27 +135,6 @@ def _run_to_resume(name: str, runs: Path) -> RunFolder:
     """The run of that path, or of that name among the runs. Raises RunFolderError."""
     path = Path(name)
     return open_run_folder(path if path.exists() or not (runs / name).exists() else runs / name)
-
-
-def _earlier_overrides(folder: RunFolder) -> list[str]:
-    path = folder.path / ".hydra" / "overrides.yaml"
-    try:
-        words = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as error:
-        raise ConfigError(f"resume: {path} cannot be read ({error}); restore it from a copy") from error
-    return [str(word) for word in words or []]
-
-
-def _merged(earlier: Sequence[str], later: Sequence[str]) -> list[str]:
-    """The earlier overrides, except where a later one sets the same key."""
-    by_key = {_key(word): word for word in (*earlier, *later)}
-    return [word for key, word in by_key.items() if key not in ("name", "resume")] + [
-        word for word in later if _key(word) == "resume"
-    ]
-
-
-def _key(override: str) -> str:
-    return override.split("=", 1)[0].lstrip("+~")
 
 
 def _exit_code(folder: Path) -> int:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -38,7 +39,7 @@ def verify(arguments: Sequence[str], console: Console) -> int:
     with open_evaluator(config, settled, machine, trusted=[source]) as evaluator:
         [evaluation] = evaluator.evaluate_all([source])
     if as_json:
-        console.print(strict_json(evaluation.to_json(), sort_keys=False, indent=2), markup=False, highlight=False)
+        console.print(Text(strict_json(evaluation.to_json(), sort_keys=False, indent=2)), soft_wrap=True)
     else:
         _show(evaluation, console)
     return VIABLE if evaluation.status is Status.PASSED else NOT_VIABLE
@@ -70,9 +71,10 @@ def _show(evaluation: Evaluation, console: Console) -> None:
 
 def _check_table(checks: Sequence[ScenarioCheck]) -> Table:
     """One row a scenario: its verdict, and how near the worst of its checks came to the bounds."""
-    table = Table(title="correctness, against the fp32 reference")
-    for column in ("scenario", "checks", "verdict", "max error / bound", "RMS error / bound", "lse error / bound"):
-        table.add_column(column, justify="left" if column == "scenario" else "right")
+    table = Table(title="errors against the fp32 reference, the worst as a share of its bound", box=box.SIMPLE)
+    table.add_column("scenario", no_wrap=True)
+    for column in ("checks", "verdict", "largest", "RMS", "lse"):
+        table.add_column(column, justify="right", no_wrap=True)
     for name in dict.fromkeys(check.scenario for check in checks):
         of_scenario = [check for check in checks if check.scenario == name]
         passed = all(check.passed for check in of_scenario)

@@ -26,7 +26,8 @@ class Steps:
 
     def toolbox(self) -> base.Toolbox:
         toolbox = base.Toolbox()
-        steps = ("stop", "sow", "select_parents", "vary", "evaluate", "select_survivors", "record", "checkpoint")
+        steps = ("stop", "sow", "select_parents", "vary", "evaluate", "next_birth", "select_survivors",
+                 "record", "checkpoint")
         for step in steps:
             toolbox.register(step, getattr(self, step))
         return toolbox
@@ -47,6 +48,9 @@ class Steps:
 
     def evaluate(self, offspring: list[Individual]) -> None:
         self.evaluated += [child.id for child in offspring]
+
+    def next_birth(self, state: State) -> int:
+        return state.generation * self.lambda_
 
     def select_survivors(self, pool: list[Individual]) -> list[Individual]:
         return tools.selBest(pool, 2)

@@ -12,7 +12,7 @@ def test_defaults() -> None:
     assert config.backend.kind is BackendKind.auto
     assert config.style.kind is StyleKind.question
     assert config.stop.evaluations == 60
-    assert config.seeds == ["tiled"]
+    assert config.seeds is None
 
 
 def test_core26_is_the_published_list() -> None:

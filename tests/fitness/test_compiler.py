@@ -1,5 +1,6 @@
 """Sources compiled by the real NVRTC in processes of their own: good ones, bad ones, and those that never end."""
 
+import struct
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,15 @@ def test_the_same_source_compiled_again_without_the_cache_has_the_same_report(co
     (second,) = compiler.compile(source, ONE)
     assert second.report == first.report
     assert second.report.kernels[0].registers > 0
+
+
+def test_a_cubin_is_whole_so_that_other_tools_can_read_it(compiler):
+    (compiled,) = compiler.compile(KERNEL.format("o[0] = i;"), ONE)
+    image = compiled.binary.read_bytes()
+    starts = struct.unpack_from("<QQ", image, 32)  # of the program headers and of the section headers
+    sizes = struct.unpack_from("<HHHH", image, 54)  # one of each, and how many
+    ends = [starts[0] + sizes[0] * sizes[1], starts[1] + sizes[2] * sizes[3]]
+    assert len(image) == max(ends)
 
 
 def test_spills_are_reported(compiler):

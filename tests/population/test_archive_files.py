@@ -5,6 +5,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -169,13 +170,32 @@ def test_an_older_archive_is_migrated_with_its_rows(closed):
     connection = sqlite3.connect(closed.archive, isolation_level=None)
     later = (*MIGRATIONS, ("ALTER TABLE candidates ADD COLUMN note TEXT NOT NULL DEFAULT 'none'",))
     migrate(connection, closed.archive, later)
-    assert version_of(connection, closed.archive, known=2) == 2
+    assert version_of(connection, closed.archive, known=len(later)) == len(later)
     assert connection.execute("SELECT id, note FROM candidates").fetchall() == [(SEED.id, "none")]
     migrate(connection, closed.archive, later)
     connection.close()
+    newer = rf"schema version {len(later)}, written by a newer evo; .* up to {len(MIGRATIONS)}: upgrade evo"
     for opening in (open_archive, read_archive):
-        with pytest.raises(ArchiveError, match=r"schema version 2, written by a newer evo; .* up to 1: upgrade evo"):
+        with pytest.raises(ArchiveError, match=newer):
             opening(closed)
+
+
+def test_version_2_adds_to_a_reply_whether_tools_were_used(run):
+    connection = sqlite3.connect(run.archive, isolation_level=None)
+    migrate(connection, run.archive, MIGRATIONS[:1])
+    connection.execute(
+        "INSERT INTO replies (number, attempt, model, finish_reason, prompt_tokens, completion_tokens, cost_usd, "
+        "estimated, text) VALUES (0, 0, 'm', 'stop', 1, 2, 0.5, 0, 'from before')"
+    )
+    connection.close()
+    with pytest.raises(ArchiveError, match=r"schema version 1, this evo reads 2; resume the run once"):
+        read_archive(run)
+    with open_archive(run) as archive:
+        earlier = archive.reply(0, 0)
+        archive.record_reply(replace(earlier, number=1, used_tools=True))
+        assert [(reply.text, reply.used_tools) for reply in archive.replies()] == [
+            ("from before", False), ("from before", True),
+        ]  # fmt: skip
 
 
 def test_version_0_is_an_empty_file_and_migrates_to_the_present_one(tmp_path):
@@ -194,15 +214,23 @@ def test_a_migration_that_fails_changes_nothing(closed):
     connection = sqlite3.connect(closed.archive, isolation_level=None)
     with pytest.raises(sqlite3.OperationalError):
         migrate(connection, closed.archive, (*MIGRATIONS, ("CREATE TABLE notes (text)", "no SQL")))
-    assert version_of(connection, closed.archive) == 1
+    assert version_of(connection, closed.archive) == len(MIGRATIONS)
     assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'notes'").fetchone() == (0,)
     connection.close()
+
+
+def test_an_archive_whose_making_was_cut_off_is_made(run):
+    run.archive.write_bytes(b"")
+    with open_archive(run) as archive:
+        archive.record_individual(SEED)
+    with read_archive(run) as reader:
+        assert reader.individual(SEED.id) == SEED
 
 
 @pytest.mark.parametrize("opening", [open_archive, read_archive])
 def test_an_empty_file_is_not_taken_for_a_new_archive(closed, opening):
     closed.archive.write_bytes(b"")
-    with pytest.raises(ArchiveError, match=r"archive.sqlite: (empty; the run never began|schema version 0)"):
+    with pytest.raises(ArchiveError, match=r"archive.sqlite: (empty, but the run has kernels|schema version 0)"):
         opening(closed)
 
 

@@ -1,0 +1,51 @@
+"""`evo evaluate`: measure a run's pending/ into measured/, on the machine that can."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.text import Text
+
+from evo.console import head_grid, verdict
+from evo.measuring import find_work, measure, settle_here
+from evo.run_options import locate_run
+from evo.settings import ConfigError
+from evo.workbench import open_evaluator
+from fitness.evaluation import Evaluation
+from fitness.probe import probe_machine
+from fitness.process import start_fork_server
+from fitness.worker import PRELOAD
+
+ALL_MEASURED, SOME_LEFT = 0, 1
+
+
+def evaluate(arguments: Sequence[str], console: Console) -> int:
+    """Exit code 0 where everything is measured, 1 where a file could not be used, 128 + signal if interrupted.
+
+    Raises ConfigError for a bad command line, EnvironmentFault where this machine cannot measure the run.
+    """
+    if not arguments or "=" in arguments[0] or arguments[0].startswith("-"):
+        raise ConfigError("evaluate: no run named; expected evo evaluate RUN [backend.device=0 …]")
+    work = find_work(locate_run(arguments[0]), arguments[1:])
+
+    def say(line: str) -> None:
+        console.print(Text(line), soft_wrap=True)
+
+    def tell_of(name: str, evaluation: Evaluation) -> None:
+        say(f"{name}  {verdict(evaluation)}")
+
+    for note in work.notes:
+        say(f"note: {note}")
+    if not work.sources:
+        say(f"nothing waits; {work.measured_before} measured before. Where the run is: evo tell {work.folder.path}")
+        return SOME_LEFT if work.notes else ALL_MEASURED
+    start_fork_server(PRELOAD)
+    machine = probe_machine()
+    settled = settle_here(work, machine)
+    console.print(head_grid(settled.choices[:3], [("candidates", str(len(work.sources)))]))
+    done = measure(work, settled, machine, open_evaluator, tell_of)
+    say(f"{len(done.evaluations)} of {len(work.sources)} measured into {work.folder.measured}")
+    if done.interruption is not None:
+        say(f"{done.interruption.reason}; the rest is measured when this is called again")
+        return done.interruption.exit_code
+    say(f"where the run is: evo tell {work.folder.path}")
+    return SOME_LEFT if work.notes else ALL_MEASURED

@@ -1,0 +1,46 @@
+"""What a run by files waits for, in words, and the command that comes next."""
+
+from rich.console import Console
+from rich.text import Text
+
+from evo.mailbox_search import Waiting
+
+_NAMES_SHOWN = 4
+
+
+def show_waiting(waiting: Waiting, console: Console) -> None:
+    """Say what could not be used, what is waited for, and what to do."""
+    for line in (*(f"note: {note}" for note in waiting.notes), *_lines(waiting)):
+        console.print(Text(line), soft_wrap=True)
+
+
+def _lines(waiting: Waiting) -> list[str]:
+    run = waiting.run
+    if waiting.ended:
+        return [f"the search is over: {waiting.ended}", f"result: {run.result}"]
+    if waiting.prompts:
+        names = _some([prompt.path.name for prompt in waiting.prompts])
+        lines = [
+            f"{_count(len(waiting.prompts), 'prompt')} in {run.outbox}: {names}",
+            f"put each reply into {run.inbox} under the same name, then: evo tell {run.path}",
+        ]
+        if waiting.candidates:
+            lines.append(f"{_candidates(waiting)} can be measured meanwhile: evo evaluate {run.path}")
+        return lines
+    if waiting.candidates:
+        then = "ask" if waiting.generation is None else "tell"
+        what = "the seed: " if waiting.generation is None else ""
+        return [f"{what}{_candidates(waiting)}: evo evaluate {run.path}, then: evo {then} {run.path}"]
+    return [f"generation {waiting.generation} is complete; for the next questions: evo ask {run.path}"]
+
+
+def _candidates(waiting: Waiting) -> str:
+    return f"{_count(len(waiting.candidates), 'candidate')} in {waiting.run.pending}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''} wait{'' if number > 1 else 's'}"
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names) if len(names) <= _NAMES_SHOWN else f"{names[0]} to {names[-1]}"

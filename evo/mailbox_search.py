@@ -1,0 +1,208 @@
+"""A search whose answers and measurements come as files: it goes on as far as they are there, and says what it needs.
+
+The loop is the same, and so is its memory. The generation under way is made again from its checkpoint at each call, out
+of what the archive holds; so every step may be repeated, and may be cut off anywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from evo.answerers.answerer import Reply, Request
+from evo.answerers.mailbox import Inbox, Key, MailboxAnswerer, mail_name
+from evo.choices import Settled
+from evo.config import BackendKind, BaselineKind, Config
+from evo.console import RunConsole
+from evo.generation_gate import GenerationComplete, GenerationGate
+from evo.loop import State, evolve
+from evo.measured import EvaluationsAwaited, MeasuredElsewhere, MeasuredFiles
+from evo.mutation import RepliesAwaited
+from evo.pending import job_of, publish
+from evo.result import write_result
+from evo.run_settings import fixed_settings, require_same_settings
+from evo.search import Search, prepare_search
+from evo.stop import StopSearch
+from evo.suites import to_suite
+from evo.toolbox import read_seeds
+from fitness.evaluation import Environment, Evaluation
+from fitness.faults import EnvironmentFault
+from fitness.scenario import Suite
+from population.archive import Archive
+from population.atomic_file import parse_json, strict_json
+from population.individual import individual_id, normalise
+from population.records import EventRecord
+from population.run_folder import RunFolder
+from questions.bank import Bank
+
+GIVEN_UP_EVENT = "given_up"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Prompt:
+    """A question that waits for its answer: what to put to whom, and the file that holds it."""
+
+    number: int
+    attempt: int  # 1 for the one re-ask, which quotes why the first reply could not be read
+    text: str
+    path: Path
+
+    @property
+    def key(self) -> Key:
+        """What its reply is told under."""
+        return (self.number, self.attempt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Waiting:
+    """What a run waits for. With neither prompts nor candidates, and not ended, it waits to be asked for questions."""
+
+    run: RunFolder
+    generation: int | None  # the last complete one; None before the seeds are measured
+    prompts: tuple[Prompt, ...]
+    candidates: tuple[str, ...]  # ids of what is to be measured, or can be while replies are out
+    ended: str  # why the search is over; "" while it is not
+    notes: tuple[str, ...]  # what was found and could not be used
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Standstill:
+    """How far a search came."""
+
+    search: Search
+    state: State
+    stop: StopSearch
+    gate: GenerationGate
+    measured: MeasuredFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailboxSearch:
+    """A run with its archive open. One call of `ask` or `tell` for each object."""
+
+    config: Config
+    bank: Bank
+    folder: RunFolder
+    archive: Archive
+    console: RunConsole
+    _notes: list[str] = field(default_factory=list, init=False)
+
+    def ask(self, count: int | None) -> Waiting:
+        """Begin the next generation with that many questions (None: lambda_), or put those under way once more."""
+        standstill = self._go_on({}, wanted=count or self.config.evolution.lambda_)
+        begun = standstill.gate.count
+        if begun and count not in (None, begun) and standstill.gate.wanted is not None:
+            self._notes.append(f"this generation was begun with n={begun}; n={count} would count for the next one")
+        return self._publish(standstill)
+
+    def tell(self, inbox: Inbox, *, partial: bool) -> Waiting:
+        """Record the replies, and go on with the generation under way; with `partial` without those still missing."""
+        standstill = self._go_on(inbox.replies, wanted=None)
+        if partial and isinstance(standstill.stop, RepliesAwaited):
+            self._give_up(standstill.stop.requests)
+            standstill = self._go_on(inbox.replies, wanted=None)
+        self._notes.extend([*inbox.notes, *self._remarks(inbox)])
+        return self._publish(standstill)
+
+    def _go_on(self, replies: Mapping[Key, Reply], *, wanted: int | None) -> _Standstill:
+        measured = MeasuredFiles(folder=self.folder.measured, job=job_of(self.config, None), note=self._notes.append)
+        environment = self._environment(measured)
+        measured = replace(measured, job=job_of(self.config, environment))
+        settled = settled_elsewhere(self.config, environment)
+        if environment is not None:  # before that, nothing is measured that other settings could spoil
+            require_same_settings(self.archive, fixed_settings(self.config, settled))
+        search = prepare_search(self.config, settled, self.bank, self.archive, self.folder, self._notes.append)
+        answerer = MailboxAnswerer(outbox=self.folder.outbox, replies=replies, given_up=self._given_up())
+        toolbox = search.toolbox(MeasuredElsewhere(measured), self.console, answerer)
+        usual = self.config.evolution.lambda_
+        gate = GenerationGate(archive=self.archive, check=toolbox.stop, usual=usual, wanted=wanted)
+        select_parents = toolbox.select_parents
+        toolbox.register("stop", gate.stop)
+        toolbox.register("select_parents", lambda population: select_parents(population, count=gate.count))
+        state = search.state()
+        return _Standstill(search=search, state=state, stop=evolve(state, toolbox), gate=gate, measured=measured)
+
+    def _environment(self, measured: MeasuredFiles) -> Environment | None:
+        """Where the run's first candidate was measured; None where none is yet."""
+        for record in self.archive.evaluations():
+            return Evaluation.from_json(parse_json(record.record)).environment
+        for source in map(normalise, read_seeds(self.config.seeds or ())):
+            if evaluation := measured.find(source):
+                return evaluation.environment
+        return None
+
+    def _publish(self, standstill: _Standstill) -> Waiting:
+        """Put into pending/ what is to be measured, write the result so far, and say what is waited for."""
+        stop, history = standstill.stop, standstill.search.memory.history
+        awaited = stop.sources if isinstance(stop, EvaluationsAwaited | RepliesAwaited) else ()
+        sources = [normalise(source) for source in awaited]
+        if isinstance(stop, RepliesAwaited):  # their children are not in the history yet; what is, was measured before
+            sources = [source for source in sources if not history.knows(individual_id(source))]
+        sources = [source for source in sources if standstill.measured.find(source) is None]
+        publish(self.folder.pending, standstill.measured.job, sources)
+        write_result(self.folder, standstill.search.result(standstill.state, stop))
+        over = not isinstance(stop, EvaluationsAwaited | RepliesAwaited | GenerationComplete)
+        return Waiting(
+            run=self.folder,
+            generation=standstill.state.generation if standstill.state.population else None,
+            prompts=self._prompts(stop.requests) if isinstance(stop, RepliesAwaited) else (),
+            candidates=tuple(map(individual_id, sources)),
+            ended=stop.reason if over else "",
+            notes=tuple(dict.fromkeys(self._notes)),
+        )
+
+    def _prompts(self, requests: Sequence[Request]) -> tuple[Prompt, ...]:
+        return tuple(
+            Prompt(
+                number=request.number,
+                attempt=request.attempt,
+                text=request.prompt,
+                path=self.folder.outbox / mail_name(request.number, request.attempt),
+            )
+            for request in requests
+        )
+
+    def _given_up(self) -> set[Key]:
+        keys = (parse_json(event.record) for event in self.archive.events() if event.kind == GIVEN_UP_EVENT)
+        return {(number, attempt) for number, attempt in keys}
+
+    def _give_up(self, requests: Sequence[Request]) -> None:
+        with self.archive.transaction():
+            for request in requests:
+                key = [request.number, request.attempt]
+                name = mail_name(*key)
+                self.archive.record_event(EventRecord(kind=GIVEN_UP_EVENT, key=name, record=strict_json(key)))
+
+    def _remarks(self, inbox: Inbox) -> list[str]:
+        """One sentence for each reply that was not taken, and why."""
+        given_up = self._given_up()
+        remarks = []
+        for key, reply in inbox.replies.items():
+            recorded = self.archive.reply(*key)
+            if key in given_up:
+                remarks.append(f"reply {mail_name(*key)} came too late: the generation went on without it")
+            elif recorded is None:
+                remarks.append(f"reply {mail_name(*key)} is left alone: no prompt of that name has been put")
+            elif recorded.text != reply.text:
+                remarks.append(f"reply {mail_name(*key)} differs from the one that was told first, which counts")
+        return remarks
+
+
+def settled_elsewhere(config: Config, environment: Environment | None) -> Settled:
+    """The open points of the configuration as the first measurement settled them; nothing is measured before it.
+
+    Raises EnvironmentFault for a baseline or backend that this version does not know, ConfigError for a bad suite.
+    """
+    suite = to_suite(config.suite)
+    if environment is None:
+        kinds = (config.backend.kind, config.baseline.kind)
+        return _as_settled(config, suite, kinds, device="")
+    try:
+        backend, baseline = BackendKind(environment.backend), BaselineKind(environment.baseline)
+    except ValueError as error:
+        raise EnvironmentFault(f"the run was begun by another version of evo: {error}; use that one here") from error
+    return _as_settled(config, suite, (backend, baseline), device=environment.device)
+
+
+def _as_settled(config: Config, suite: Suite, kinds: tuple[BackendKind, BaselineKind], *, device: str) -> Settled:
+    seeds = tuple(config.seeds or ())
+    return Settled(backend=kinds[0], baseline=kinds[1], suite=suite, seeds=seeds, gpu=None, device=device, choices=())

@@ -1,0 +1,120 @@
+"""How the questions of a run have done, worked out from its archive: beside a search that is running, or after it."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import yaml
+
+from evo.added_questions import questions_taken_in
+from evo.history import History, Outcome
+from evo.judging import question_outcome
+from evo.keeping import recorded_attempts
+from fitness.evaluation import Evaluation
+from population.archive_reader import ArchiveReader
+from population.atomic_file import parse_json
+from population.records import QuestionRecord
+from questions.credit import QuestionStatistics, Tally, statistics_of
+from questions.entry import write_entry
+from questions.question import Question
+
+RECURS = 2  # how often a person's question must have been put to be worth a place in a bank, if it brought no gain
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionRow:
+    """One question of a run: what it was, when it came up, and what it has brought."""
+
+    text: str  # as it was asked first
+    layer: str
+    moments: tuple[str, ...]  # at which it was asked, the most frequent first
+    statistics: QuestionStatistics
+
+
+@dataclass(frozen=True, kw_only=True)
+class Promotion:
+    """A person's question that is worth a place in a bank, and why."""
+
+    question: Question
+    why: str
+
+
+def question_rows(archive: ArchiveReader) -> list[QuestionRow]:
+    """One row for each question asked, those that gained most often first.
+
+    A generation under way counts as asked; its outcomes come once it is complete.
+    """
+    asked: dict[str, list[QuestionRecord]] = {}
+    for record in archive.questions():
+        asked.setdefault(record.question_id, []).append(record)
+    tallies = _tallies(archive)
+    rows = [
+        QuestionRow(
+            text=records[0].text,
+            layer=records[0].layer,
+            moments=tuple(moment for moment, _ in Counter(record.moment for record in records).most_common()),
+            statistics=statistics_of(question_id, _asked(tallies.get(question_id, Tally()), len(records))),
+        )
+        for question_id, records in asked.items()
+    ]
+    return sorted(rows, key=lambda row: (-row.statistics.gained, -row.statistics.asked, row.statistics.question_id))
+
+
+def promotions(archives: Mapping[str, ArchiveReader]) -> list[Promotion]:
+    """The people's questions of some runs, by the runs' names, that were put again or brought a gain."""
+    puts: dict[str, list[str]] = {}
+    questions: dict[str, Question] = {}
+    gains: Counter[str] = Counter()
+    for run, archive in archives.items():
+        for taken in questions_taken_in(archive):
+            questions.setdefault(taken.question.id, taken.question)
+            puts.setdefault(taken.question.id, []).append(run)
+        for row in question_rows(archive):
+            gains[row.statistics.question_id] += row.statistics.gained
+    return [
+        Promotion(question=question, why=_why(puts[question_id], gains[question_id]))
+        for question_id, question in questions.items()
+        if len(puts[question_id]) >= RECURS or gains[question_id]
+    ]
+
+
+def bank_entries(promoted: Sequence[Promotion]) -> str:
+    """The questions as YAML that a bank file can hold as it is, each after a comment on where it came from.
+
+    No change is prescribed: a person's words do not name one.
+    """
+    entries = []
+    for promotion in promoted:
+        entry = {**write_entry(promotion.question), "prescription": None, "origin": f"person, {promotion.why}"}
+        entries.append(yaml.safe_dump([entry], sort_keys=False, allow_unicode=True, width=1_000_000))
+    return "\n".join(entries)
+
+
+def _why(runs: Sequence[str], gained: int) -> str:
+    times = f"{len(runs)} times" if len(runs) > 1 else "once"
+    gains = f"{gained} gain{'s' if gained > 1 else ''}" if gained else "no gain yet"
+    return f"put {times} to {', '.join(dict.fromkeys(runs))}: {gains}"
+
+
+def _tallies(archive: ArchiveReader) -> dict[str, Tally]:
+    attempts = recorded_attempts(archive)  # before the evaluations, for those of an attempt are recorded before it
+    history = _history(archive)
+    tallies: dict[str, Tally] = {}
+    for attempt in attempts:
+        if attempt.outcome is not Outcome.UNANSWERED:
+            tally = tallies.get(attempt.question_id, Tally())
+            tallies[attempt.question_id] = tally.plus(question_outcome(history, attempt))
+    return tallies
+
+
+def _history(archive: ArchiveReader) -> History:
+    history = History()
+    for record in archive.evaluations():
+        history.add_evaluation(record.individual_id, Evaluation.from_json(parse_json(record.record)))
+    return history
+
+
+def _asked(tally: Tally, count: int) -> Tally:
+    for _ in range(count):
+        tally = tally.plus_asked()
+    return tally

@@ -1,0 +1,89 @@
+"""The options of a run: given at its start, kept in its folder, and joined by those of later calls."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from omegaconf import OmegaConf
+
+from evo.config import Config
+from evo.settings import ConfigError, compose_config, parse_overrides
+from evo.toolbox import build_bank, read_seeds, read_template
+from population.atomic_file import write_atomically
+from population.faults import RunFolderError
+from population.run_folder import RunFolder
+
+RUNS = "runs"  # where a run is looked for by its name alone
+_FOLDER = ".hydra"  # as Hydra names it, so that every command finds them there
+_OVERRIDES = "overrides.yaml"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """The words of a run's command lines, and the configuration that they make."""
+
+    words: tuple[str, ...]
+    config: Config
+
+
+def locate_run(name: str, runs: str = RUNS) -> RunFolder:
+    """The folder at that path, or of that name among the runs; the latter also where there is neither.
+
+    A bare name means a run among the runs before it means a folder here.
+    """
+    among_runs = Path(runs) / name
+    named = "/" not in name and (among_runs.exists() or not Path(name).exists())
+    return RunFolder(among_runs if named else Path(name))
+
+
+def join_options(words: Sequence[str]) -> Options:
+    """The words, read and checked, each with one value. Raises ConfigError."""
+    if any(override.is_sweep_override() for override in parse_overrides(words)):
+        raise ConfigError("several values for one key: expected one; only evo evolve -m sweeps")
+    return Options(words=tuple(words), config=compose_config(words))
+
+
+def has_options(folder: RunFolder) -> bool:
+    """Whether the folder keeps a run's options."""
+    return (folder.path / _FOLDER / _OVERRIDES).is_file()
+
+
+def earlier_overrides(folder: RunFolder) -> list[str]:
+    """The overrides that a run was begun with, or last gone on with. Raises ConfigError where they cannot be read."""
+    path = folder.path / _FOLDER / _OVERRIDES
+    try:
+        words = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read ({error}); restore it from a copy") from error
+    return [str(word) for word in words or []]
+
+
+def merged_overrides(earlier: Sequence[str], later: Sequence[str]) -> list[str]:
+    """The earlier overrides, except where a later one sets the same key."""
+    by_key = {_key(word): word for word in (*earlier, *later)}
+    return [word for key, word in by_key.items() if key not in ("name", "resume")] + [
+        word for word in later if _key(word) == "resume"
+    ]
+
+
+def keep_options(folder: RunFolder, options: Options) -> None:
+    """Write them where Hydra would; the words come last, for a run is gone on with by them. Raises RunFolderError."""
+    kept = folder.path / _FOLDER
+    try:
+        kept.mkdir(exist_ok=True)
+        write_atomically(kept / "config.yaml", OmegaConf.to_yaml(OmegaConf.structured(options.config)))
+        write_atomically(kept / _OVERRIDES, yaml.safe_dump(list(options.words), allow_unicode=True, width=1_000_000))
+    except OSError as error:
+        raise RunFolderError(f"{kept}: {error}; make room or rights there") from error
+
+
+def require_files(config: Config) -> None:
+    """Read what a new run would read, so that an error leaves no folder behind. Raises ConfigError and its like."""
+    read_seeds(config.seeds or ())
+    read_template(config.style.template)
+    build_bank(config)
+
+
+def _key(override: str) -> str:
+    return override.split("=", 1)[0].lstrip("+~")

@@ -1,0 +1,1 @@
+"""What a model may call on a draft kernel before it answers: one file a tool."""

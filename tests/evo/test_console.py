@@ -1,0 +1,127 @@
+"""What a person reads of a run."""
+
+import io
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from small_records import attempt, failed, individual, passed
+
+from evo.choices import Choice
+from evo.console import RunConsole, evaluation_table, head_grid, result_lines
+from evo.history import Outcome
+from evo.tracking import Tracker
+from fitness.evaluation import Status
+from population.archive import Archive, create_archive
+from population.run_folder import create_run_folder
+
+RESULT: dict[str, Any] = {
+    "stop_reason": "evaluation budget reached: 3 of 3",
+    "baseline": {"name": "sdpa", "version": "2.0"},
+    "seed": {"id": "k1", "geomean": 0.5},
+    "best": {"id": "k2", "geomean": 0.75, "worst_scenario": "x", "worst_speedup": 0.25},
+}
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Iterator[Archive]:
+    with create_archive(create_run_folder(tmp_path, "run")) as made:
+        yield made
+
+
+def voice(*, terminal: bool = False) -> tuple[RunConsole, io.StringIO]:
+    said = io.StringIO()
+    return RunConsole(console=Console(file=said, width=120, force_terminal=terminal), budget=5), said
+
+
+def test_the_head_says_what_was_chosen_and_why() -> None:
+    speaking, said = voice()
+    speaking.head([Choice(what="backend", value="host [x]", why="no GPU")], "runs/a")
+    assert [line.split() for line in said.getvalue().splitlines()] == [
+        ["backend", "host", "[x]", "no", "GPU"],
+        ["run", "runs/a"],
+    ]
+
+
+def test_each_evaluation_is_one_line_and_the_count_another(archive: Archive) -> None:
+    speaking, said = voice()
+    tracker = Tracker(archive=archive, earlier_s=0.0)
+    for name, evaluation in (
+        ("k1", passed("k1", {"x": 0.5})),
+        ("k2", failed("k2", Status.INCORRECT, "wrong by [1]\nand more")),
+    ):
+        tracker.judged(evaluation)
+        speaking.judged(name, evaluation, tracker)
+    assert said.getvalue().splitlines() == [
+        "k1  0.5000 ×",
+        "    best 0.5000 ×  evaluations 1  failures: none  spend 0.00 USD",
+        "k2  INCORRECT  wrong by [1]",
+        "    best 0.5000 ×  evaluations 2  failures: 1 INCORRECT  spend 0.00 USD",
+    ]
+
+
+def test_childless_questions_are_told_of_but_for_duplicates(archive: Archive) -> None:
+    speaking, said = voice()
+    seed = individual("seed", -1)
+    speaking.childless(attempt(4, (seed,), None, detail="the fence never closes"))
+    speaking.childless(attempt(5, (seed,), seed, outcome=Outcome.DUPLICATE, detail="judged before"))
+    speaking.childless(attempt(6, (seed,), individual("child", 6, seed), detail="wider"))
+    assert said.getvalue() == "mutation 4: unreadable: the fence never closes\n"
+    evaluation = passed("k", {"x": 1.0})
+    speaking.judged("k", evaluation, Tracker(archive=archive, earlier_s=0.0))
+    assert "failures: 1 unreadable, 1 duplicate" in said.getvalue()
+
+
+def test_a_terminal_gets_a_live_line(archive: Archive) -> None:
+    speaking, said = voice(terminal=True)
+    tracker, evaluation = Tracker(archive=archive, earlier_s=0.0), passed("k1", {"x": 0.5})
+    tracker.judged(evaluation)
+    with speaking.live():
+        speaking.judged("k1", evaluation, tracker)
+    assert "k1  0.5000 ×" in said.getvalue()
+    assert "evaluations 1" in said.getvalue()
+
+
+def test_the_last_words_agree_with_the_result() -> None:
+    assert result_lines(RESULT) == [
+        "stopped: evaluation budget reached: 3 of 3",
+        "seed k1: 0.5000 × sdpa (geometric mean)",
+        "best k2: 0.7500 × sdpa, 1.50 × the seed",
+        "its worst scenario: x at 0.2500 ×",
+    ]
+    assert result_lines(RESULT | {"seed": None, "best": None}) == [
+        "stopped: evaluation budget reached: 3 of 3",
+        "no candidate passed",
+    ]
+
+
+def test_farewell_says_how_to_go_on_only_where_there_is_more() -> None:
+    speaking, said = voice()
+    speaking.farewell(RESULT, passed("k2", {"x": 0.25, "y": 2.25}), "runs/a", resumable=True)
+    assert said.getvalue().splitlines()[-2:] == [
+        "result: runs/a/result.json",
+        "nothing is lost; go on with: evo evolve resume=runs/a",
+    ]
+    speaking, said = voice()
+    speaking.farewell(RESULT | {"best": None}, None, "runs/a", resumable=False)
+    assert said.getvalue().endswith("no candidate passed\nresult: runs/a/result.json\n")
+
+
+def test_the_table_has_a_row_a_scenario_and_the_mean() -> None:
+    evaluation = replace(passed("k", {"x": 0.5, "y": 2.0}))
+    said = io.StringIO()
+    Console(file=said, width=120).print(evaluation_table(evaluation))
+    rows = [[word for word in line.split() if word[0] not in "│┃┏┡└├━─┛"] for line in said.getvalue().splitlines()]
+    assert ["x", "1.0000", "2.0000", "0.5000", "0.500–0.500"] in rows
+    assert ["y", "1.0000", "0.5000", "2.0000", "2.000–2.000"] in rows
+    assert ["geometric", "mean", "1.0000"] in rows
+    assert "tiny on test device (recorded)" in said.getvalue()
+
+
+def test_a_grid_takes_any_text() -> None:
+    said = io.StringIO()
+    Console(file=said, width=60).print(head_grid([], [("kernel", f"[red]{'long' * 30}.cu")]))
+    assert "".join(said.getvalue().split()) == f"kernel[red]{'long' * 30}.cu"
