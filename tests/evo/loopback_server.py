@@ -12,7 +12,7 @@ from typing import Any
 class Canned:
     """One response. `announced` bytes are promised where the body is to break off; `silent` never answers."""
 
-    body: object = None  # text as it stands, anything else as JSON
+    body: Any = None  # text as it stands, anything else as JSON
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     announced: int | None = None
