@@ -53,12 +53,23 @@ class RunConsole:
             finally:
                 self._live = None
 
-    def judged(self, name: str, evaluation: Evaluation, tracker: Tracker) -> None:
-        """A candidate was judged."""
+    def judged(self, name: str, evaluation: Evaluation, tracker: Tracker, asked: Attempt | None, gain: str) -> None:
+        """A candidate was judged: what was asked, what was changed, what came of it. Seeds were not asked for."""
         if evaluation.status is not Status.PASSED:
             self._failures[evaluation.status] += 1
-        self._say(f"{name}  {verdict(evaluation)}")
-        self._update(tracker)
+        if asked is None:
+            self._say(f"{tracker.evaluations:4}  seed {name}  {verdict(evaluation)}")
+        else:
+            self._say(f"{tracker.evaluations:4}  {asked.hint or 'no hint'}")
+            self._say(f"      {_first_line(asked.detail)} → {name}  {verdict(evaluation)}{gain}")
+        if self._live is not None:
+            task, status = self._live.task, self._status(tracker)
+            self._live.progress.update(task, completed=tracker.evaluations, description=status)
+
+    def generation(self, number: int, tracker: Tracker) -> None:
+        """A generation is complete."""
+        if self._live is None:
+            self._say(f"generation {number}: {self._status(tracker)}")
 
     def childless(self, attempt: Attempt) -> None:
         """A question was asked; tell where it led to no new candidate."""
@@ -82,16 +93,12 @@ class RunConsole:
         if resumable:
             self._say(f"nothing is lost; go on with: evo evolve resume={folder}")
 
-    def _update(self, tracker: Tracker) -> None:
+    def _status(self, tracker: Tracker) -> str:
         failures = ", ".join(f"{count} {kind}" for kind, count in self._failures.most_common()) or "none"
-        line = (
+        return (
             f"best {tracker.best_geomean:.4f} ×  evaluations {tracker.evaluations}"
             f"  failures: {failures}  spend {tracker.spend_usd():.2f} USD"
         )
-        if self._live is not None:
-            self._live.progress.update(self._live.task, completed=tracker.evaluations, description=line)
-        else:
-            self._say(f"    {line}")
 
     def _say(self, line: str) -> None:
         self.console.print(Text(line), soft_wrap=True)
@@ -102,6 +109,11 @@ def verdict(evaluation: Evaluation) -> str:
     if evaluation.geomean is not None:
         return f"{evaluation.geomean:.4f} ×"
     return f"{evaluation.status}  {evaluation.reason.splitlines()[0]}"
+
+
+def _first_line(text: str) -> str:
+    line = text.strip().partition("\n")[0]
+    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
 
 
 def head_grid(choices: Sequence[Choice], further: Sequence[tuple[str, str]]) -> Table:

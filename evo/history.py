@@ -57,6 +57,7 @@ class History:
         self._evaluations: dict[str, Evaluation] = {}
         self._attempts: list[Attempt] = []
         self._by_parent: dict[str, list[Attempt]] = {}
+        self._by_child: dict[str, Attempt] = {}
 
     def add_individual(self, individual: Individual) -> None:
         """Remember a candidate, judged or not yet."""
@@ -65,6 +66,8 @@ class History:
     def add_attempt(self, attempt: Attempt) -> None:
         """Remember an attempt; they come in the order of their numbers."""
         self._attempts.append(attempt)
+        if attempt.child_id is not None and attempt.outcome is Outcome.CHILD:
+            self._by_child[attempt.child_id] = attempt
         for parent_id in attempt.parent_ids:
             self._by_parent.setdefault(parent_id, []).append(attempt)
 
@@ -104,6 +107,10 @@ class History:
             return None
         child, parent = self.geomean(attempt.child_id), max(map(self.geomean, attempt.parent_ids))
         return child / parent if child > 0.0 and parent > 0.0 else None
+
+    def attempt_of(self, individual_id: str) -> Attempt | None:
+        """The attempt that made an individual; None for a seed."""
+        return self._by_child.get(individual_id)
 
     def attempts_of(self, generation: int) -> list[Attempt]:
         """The attempts of one generation, oldest first."""

@@ -118,6 +118,7 @@ class Steps:
             best=max(speeds),
             mean=sum(speeds) / len(speeds),
         )
+        self.console.generation(state.generation, self.memory.tracker)
 
 
 def build_toolbox(
@@ -131,7 +132,10 @@ def build_toolbox(
 
     def on_judged(individual: Individual, evaluation: Evaluation) -> None:
         memory.tracker.judged(evaluation)
-        console.judged(individual.id, evaluation, memory.tracker)
+        asked = memory.history.attempt_of(individual.id)
+        gain = memory.history.gain(asked) if asked else None
+        beside_parent = f", {gain:.2f} × its parent" if gain else ""
+        console.judged(individual.id, evaluation, memory.tracker, asked, beside_parent)
 
     judging = Judging(
         evaluator=evaluator,

@@ -46,20 +46,28 @@ def test_the_head_says_what_was_chosen_and_why() -> None:
     ]
 
 
-def test_each_evaluation_is_one_line_and_the_count_another(archive: Archive) -> None:
+def test_each_evaluation_tells_what_was_asked_what_was_changed_and_what_came_of_it(archive: Archive) -> None:
     speaking, said = voice()
     tracker = Tracker(archive=archive, earlier_s=0.0)
-    for name, evaluation in (
-        ("k1", passed("k1", {"x": 0.5})),
-        ("k2", failed("k2", Status.INCORRECT, "wrong by [1]\nand more")),
-    ):
-        tracker.judged(evaluation)
-        speaking.judged(name, evaluation, tracker)
+    seed, wrong = passed("k1", {"x": 0.5}), failed("k2", Status.INCORRECT, "wrong by [1]\nand more")
+    tracker.judged(seed)
+    speaking.judged("k1", seed, tracker, None, "")
+    speaking.generation(0, tracker)
+    asked = attempt(0, (individual("k1", -1),), individual("k2", 0), detail="wider tiles\nand more")
+    tracker.judged(wrong)
+    speaking.judged("k2", wrong, tracker, asked, "")
+    faster = passed("k3", {"x": 0.6})
+    tracker.judged(faster)
+    speaking.judged("k3", faster, tracker, replace(asked, hint=""), ", 1.20 × its parent")
+    speaking.generation(1, tracker)
     assert said.getvalue().splitlines() == [
-        "k1  0.5000 ×",
-        "    best 0.5000 ×  evaluations 1  failures: none  spend 0.00 USD",
-        "k2  INCORRECT  wrong by [1]",
-        "    best 0.5000 ×  evaluations 2  failures: 1 INCORRECT  spend 0.00 USD",
+        "   1  seed k1  0.5000 ×",
+        "generation 0: best 0.5000 ×  evaluations 1  failures: none  spend 0.00 USD",
+        f"   2  {asked.hint}",
+        "      wider tiles → k2  INCORRECT  wrong by [1]",
+        "   3  no hint",
+        "      wider tiles → k3  0.6000 ×, 1.20 × its parent",
+        "generation 1: best 0.6000 ×  evaluations 3  failures: 1 INCORRECT  spend 0.00 USD",
     ]
 
 
@@ -70,8 +78,7 @@ def test_childless_questions_are_told_of_but_for_duplicates(archive: Archive) ->
     speaking.childless(attempt(5, (seed,), seed, outcome=Outcome.DUPLICATE, detail="judged before"))
     speaking.childless(attempt(6, (seed,), individual("child", 6, seed), detail="wider"))
     assert said.getvalue() == "mutation 4: unreadable: the fence never closes\n"
-    evaluation = passed("k", {"x": 1.0})
-    speaking.judged("k", evaluation, Tracker(archive=archive, earlier_s=0.0))
+    speaking.generation(1, Tracker(archive=archive, earlier_s=0.0))
     assert "failures: 1 unreadable, 1 duplicate" in said.getvalue()
 
 
@@ -80,8 +87,10 @@ def test_a_terminal_gets_a_live_line(archive: Archive) -> None:
     tracker, evaluation = Tracker(archive=archive, earlier_s=0.0), passed("k1", {"x": 0.5})
     tracker.judged(evaluation)
     with speaking.live():
-        speaking.judged("k1", evaluation, tracker)
-    assert "k1  0.5000 ×" in said.getvalue()
+        speaking.judged("k1", evaluation, tracker, None, "")
+        speaking.generation(0, tracker)
+    assert "seed k1  0.5000 ×" in said.getvalue()
+    assert "generation 0" not in said.getvalue()
     assert "evaluations 1" in said.getvalue()
 
 
