@@ -1,6 +1,8 @@
 """Characters that word processors and chat windows put in the place of those that a compiler reads."""
 
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from evo.unreadable import UnreadableReply
@@ -13,19 +15,20 @@ _INVISIBLE: Final = (
 _DOUBLE_QUOTES: Final = "\u201c\u201d\u201e\u201f"
 _SINGLE_QUOTES: Final = "\u2018\u2019\u201a\u201b"
 _HYPHENS: Final = "\u2010\u2011\u2012\u2013\u2212"
-_PLAIN: Final = str.maketrans(
+_PLAIN: Final[Mapping[str, str]] = MappingProxyType(
     dict.fromkeys(_BLANKS, " ")
     | dict.fromkeys(_INVISIBLE, "")
     | dict.fromkeys(_DOUBLE_QUOTES, '"')
     | dict.fromkeys(_SINGLE_QUOTES, "'")
     | dict.fromkeys(_HYPHENS, "-")
 )
+_ODD: Final = re.compile(f"[{''.join(_PLAIN)}]")
 _NEVER_IN_CODE: Final = re.compile("[\x00-\x08\x0d-\x1f\x7f\x85\u2028\u2029\ud800-\udfff]")
 
 
 def plain(text: str) -> str:
     """The text with blanks, quotes and hyphens as a keyboard has them, and nothing invisible."""
-    return text.translate(_PLAIN)
+    return _ODD.sub(lambda odd: _PLAIN[odd[0]], text)  # str.translate is far slower
 
 
 def mended(code: str) -> str:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, is_dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -149,7 +149,7 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types, which `from_json` takes back. Raises ValueError for a figure that is not finite."""
-        record = asdict(self)
+        record = {name: _plain(value) for name, value in vars(self).items()}
         _require_finite(record, "evaluation")
         return record
 
@@ -163,6 +163,13 @@ class Evaluation:
         fields["checks"] = tuple(ScenarioCheck(**check) for check in fields["checks"])
         fields["timings"] = tuple(_timing(timing) for timing in fields["timings"])
         return cls(**fields)
+
+
+def _plain(value: object) -> object:
+    """A field in JSON types. (dataclasses.asdict would make a deep copy of each of its thousands of numbers.)"""
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
+    return {name: _plain(each) for name, each in vars(value).items()} if is_dataclass(value) else value
 
 
 def _require_finite(value: object, place: str) -> None:

@@ -4,7 +4,7 @@ import hashlib
 import random
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,7 +75,9 @@ def save_checkpoint(
     if keep < 1:
         raise ValueError(f"checkpoints to keep: {keep}; expected at least 1")
     path = folder / f"gen-{checkpoint.generation:04d}.json"
-    record = {"schema": SCHEMA} | asdict(checkpoint)
+    record = {"schema": SCHEMA} | vars(checkpoint)
+    for name in ("population", "hall_of_fame"):
+        record[name] = [vars(member) for member in record[name]]
     try:
         text = strict_json(record | {"checksum": _checksum(record)})
     except (ValueError, TypeError) as error:
