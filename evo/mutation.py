@@ -111,8 +111,8 @@ class Mutation:
     def _numbered(self, asked: Sequence[Asked]) -> list[Asked]:
         """The questions under their numbers, or under new ones where the archive has asked otherwise under these.
 
-        So it is where a generation is made again after the bank or the template changed, or after a reply that was
-        missing came: the replies that were given answer other questions, and stay with those.
+        So it is where a generation is made again after the bank changed, or after a reply that was missing came: the
+        replies that were given answer other questions, and stay with those.
         """
         if not any(map(self._was_asked_otherwise, asked)):
             return list(asked)
@@ -125,16 +125,17 @@ class Mutation:
         prompt = self._archive.prompt(asked.number, 0)
         if question is None or prompt is None:
             return False
-        same_prompt = prompt.text == self._asker.request(asked, attempt=0).prompt
-        return question.question_id != asked.question.id or not same_prompt
+        same_parents = all(parent.source.strip() in prompt.text for parent in asked.parents)
+        return (question.question_id, question.text) != (asked.question.id, asked.hint) or not same_parents
 
     def _converse(self, conversations: Sequence[Conversation], attempt: int) -> None:
         """Have one reply to each, from the archive or from the answerer."""
         requests = []
         for conversation in conversations:
             reason = str(conversation.trouble) if conversation.trouble else ""
-            request = self._asker.request(conversation.asked, attempt=attempt, reply_error=reason)
-            self._record_asked(conversation.asked, request)
+            request = self._recorded(
+                conversation.asked, self._asker.request(conversation.asked, attempt=attempt, reply_error=reason)
+            )
             recorded = self._archive.reply(request.number, request.attempt)
             if recorded is None:
                 requests.append((conversation, request))
@@ -223,7 +224,11 @@ class Mutation:
             )
         )
 
-    def _record_asked(self, asked: Asked, request: Request) -> None:
+    def _recorded(self, asked: Asked, request: Request) -> Request:
+        """The request as the archive holds it: what was once asked stays as it was, whatever the template says now."""
+        prompt = self._archive.prompt(request.number, request.attempt)
+        if prompt is not None:
+            return replace(request, prompt=prompt.text)
         with self._archive.transaction():
             self._archive.record_question(
                 QuestionRecord(
@@ -239,6 +244,7 @@ class Mutation:
             self._archive.record_prompt(
                 PromptRecord(number=request.number, attempt=request.attempt, text=request.prompt)
             )
+        return request
 
 
 def _bearable(error: AnswererError) -> AnswererError:

@@ -1,11 +1,13 @@
 """A generation that was interrupted, and is asked otherwise when it is made again."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from small_search import KnobJudge, run_part, small_bank, small_config, snapshot
 
+from evo.config import Config
 from evo.stop import StopSearch
 from fitness.evaluation import Evaluation
 from population.archive_reader import read_archive
@@ -24,9 +26,9 @@ class StopsInTheSecondGeneration(KnobJudge):
         return super().evaluate_all(sources, on_done)
 
 
-def interrupted_run(root: Path) -> RunFolder:
+def interrupted_run(root: Path, config: Config | None = None) -> RunFolder:
     folder = create_run_folder(root, "run")
-    stop = run_part(small_config(generations=3), folder, StopsInTheSecondGeneration())
+    stop = run_part(config or small_config(generations=3), folder, StopsInTheSecondGeneration())
     assert stop.reason == "a test's own reason"
     return folder
 
@@ -66,6 +68,20 @@ def test_the_renumbered_run_can_be_resumed_as_any_other(tmp_path: Path, again: i
     numbers = [attempt.number for attempt in snapshot(folder)["attempts"]]
     assert numbers == sorted(set(numbers))
     assert snapshot(folder)["checkpoint"]["counters"]["next_birth"] == max(numbers) + 1
+
+
+def test_what_was_asked_stays_as_it_was_under_another_template(tmp_path: Path) -> None:
+    template = tmp_path / "template.md"
+    template.write_text("$contract\n\n$answer_format\n\n$parents\n\n$hint\n", encoding="utf-8")
+    config = small_config(generations=3)
+    config = replace(config, style=replace(config.style, template=str(template)))
+    folder = interrupted_run(tmp_path, config)
+    before = snapshot(folder)["prompts"]
+    template.write_text("Once more.\n\n" + template.read_text(encoding="utf-8"), encoding="utf-8")
+    run_part(config, folder)
+    after = snapshot(folder)["prompts"]
+    assert after[: len(before)] == before
+    assert [number for number, _, text in after if text.startswith("Once more.")] == list(range(8, 12))
 
 
 def test_without_a_change_the_numbers_stay(tmp_path: Path) -> None:
