@@ -53,7 +53,9 @@ class RunConsole:
             finally:
                 self._live = None
 
-    def judged(self, name: str, evaluation: Evaluation, tracker: Tracker, asked: Attempt | None, gain: str) -> None:
+    def judged(
+        self, name: str, evaluation: Evaluation, tracker: Tracker, asked: Attempt | None, gain: float | None
+    ) -> None:
         """A candidate was judged: what was asked, what was changed, what came of it. Seeds were not asked for."""
         if evaluation.status is not Status.PASSED:
             self._failures[evaluation.status] += 1
@@ -61,7 +63,8 @@ class RunConsole:
             self._say(f"{tracker.evaluations:4}  seed {name}  {verdict(evaluation)}")
         else:
             self._say(f"{tracker.evaluations:4}  {asked.hint or 'no hint'}")
-            self._say(f"      {_first_line(asked.detail)} → {name}  {verdict(evaluation)}{gain}")
+            beside_parent = "" if gain is None else f", {gain:.2f} × its parent"
+            self._say(f"      {_first_line(asked.detail)} → {name}  {verdict(evaluation)}{beside_parent}")
         if self._live is not None:
             task, status = self._live.task, self._status(tracker)
             self._live.progress.update(task, completed=tracker.evaluations, description=status)

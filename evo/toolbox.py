@@ -129,40 +129,19 @@ def build_toolbox(
 
     Without an `answerer` the configured one is built.
     """
-
-    def on_judged(individual: Individual, evaluation: Evaluation) -> None:
-        memory.tracker.judged(evaluation)
-        asked = memory.history.attempt_of(individual.id)
-        gain = memory.history.gain(asked) if asked else None
-        beside_parent = f", {gain:.2f} × its parent" if gain else ""
-        console.judged(individual.id, evaluation, memory.tracker, asked, beside_parent)
-
     judging = Judging(
         evaluator=evaluator,
         archive=memory.archive,
         history=memory.history,
         sampler=memory.sampler,
         budget=config.stop.evaluations,
-        on_judged=on_judged,
+        on_judged=_telling(memory, console),
     )
     bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
-    phrasing = Phrasing(
-        style=Style(config.style.kind.value),
-        template=read_template(config.style.template),
-        budget_tokens=config.style.budget_tokens,
-        device=settled.device,
-        baseline=settled.baseline.value,
-        tools=_tools_part(bench) if bench else None,
-    )
-    thresholds = Thresholds(
-        patience=config.questions.stall_after,
-        min_change=config.questions.noise,
-        big_win=config.questions.big_win,
-    )
+    spent_usd = memory.archive.spend_so_far()["cost_usd"]
     mutation = Mutation(
-        asker=Asker(sampler=memory.sampler, phrasing=phrasing, history=memory.history, thresholds=thresholds),
-        answerer=answerer
-        or build_answerer(config, keeper.run, spent_usd=memory.archive.spend_so_far()["cost_usd"], bench=bench),
+        asker=_build_asker(config, settled, memory, bench),
+        answerer=answerer or build_answerer(config, keeper.run, spent_usd=spent_usd, bench=bench),
         archive=memory.archive,
         history=memory.history,
         concurrency=config.answerer.concurrency,
@@ -182,6 +161,35 @@ def build_toolbox(
     toolbox.register("record", steps.record)
     toolbox.register("checkpoint", keeper.save)
     return toolbox
+
+
+def _telling(memory: Memory, console: RunConsole) -> Callable[[Individual, Evaluation], None]:
+    """Counts each evaluation and tells a person of it."""
+
+    def on_judged(individual: Individual, evaluation: Evaluation) -> None:
+        memory.tracker.judged(evaluation)
+        asked = memory.history.attempt_of(individual.id)
+        gain = memory.history.gain(asked) if asked else None
+        console.judged(individual.id, evaluation, memory.tracker, asked, gain)
+
+    return on_judged
+
+
+def _build_asker(config: Config, settled: Settled, memory: Memory, bench: Bench | None) -> Asker:
+    phrasing = Phrasing(
+        style=Style(config.style.kind.value),
+        template=read_template(config.style.template),
+        budget_tokens=config.style.budget_tokens,
+        device=settled.device,
+        baseline=settled.baseline.value,
+        tools=_tools_part(bench) if bench else None,
+    )
+    thresholds = Thresholds(
+        patience=config.questions.stall_after,
+        min_change=config.questions.noise,
+        big_win=config.questions.big_win,
+    )
+    return Asker(sampler=memory.sampler, phrasing=phrasing, history=memory.history, thresholds=thresholds)
 
 
 def build_bank(config: Config) -> Bank:

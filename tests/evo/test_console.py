@@ -51,14 +51,14 @@ def test_each_evaluation_tells_what_was_asked_what_was_changed_and_what_came_of_
     tracker = Tracker(archive=archive, earlier_s=0.0)
     seed, wrong = passed("k1", {"x": 0.5}), failed("k2", Status.INCORRECT, "wrong by [1]\nand more")
     tracker.judged(seed)
-    speaking.judged("k1", seed, tracker, None, "")
+    speaking.judged("k1", seed, tracker, None, None)
     speaking.generation(0, tracker)
     asked = attempt(0, (individual("k1", -1),), individual("k2", 0), detail="wider tiles\nand more")
     tracker.judged(wrong)
-    speaking.judged("k2", wrong, tracker, asked, "")
+    speaking.judged("k2", wrong, tracker, asked, None)
     faster = passed("k3", {"x": 0.6})
     tracker.judged(faster)
-    speaking.judged("k3", faster, tracker, replace(asked, hint=""), ", 1.20 × its parent")
+    speaking.judged("k3", faster, tracker, replace(asked, hint=""), 1.2)
     speaking.generation(1, tracker)
     assert said.getvalue().splitlines() == [
         "   1  seed k1  0.5000 ×",
@@ -87,7 +87,7 @@ def test_a_terminal_gets_a_live_line(archive: Archive) -> None:
     tracker, evaluation = Tracker(archive=archive, earlier_s=0.0), passed("k1", {"x": 0.5})
     tracker.judged(evaluation)
     with speaking.live():
-        speaking.judged("k1", evaluation, tracker, None, "")
+        speaking.judged("k1", evaluation, tracker, None, None)
         speaking.generation(0, tracker)
     assert "seed k1  0.5000 ×" in said.getvalue()
     assert "generation 0" not in said.getvalue()
