@@ -84,7 +84,7 @@ def mann_whitney(first: Sequence[float], second: Sequence[float]) -> Significanc
         return Significance(statistic=u, p=1.0, least_p=1.0, exact=True)
     p = float(stats.mannwhitneyu(first, second, alternative="two-sided").pvalue)
     untied = len(set(pooled.tolist())) == len(pooled)
-    least = 2 / math.comb(len(pooled), len(first))
+    least = least_p(len(first), len(second))
     return Significance(statistic=u, p=p, least_p=least, exact=untied and min(len(first), len(second)) <= 8)
 
 
@@ -123,10 +123,15 @@ def runs_needed(a12: float, alpha: float, power: float = 0.8) -> int | None:
     return max(math.ceil(quantiles**2 / (6 * (a12 - 0.5) ** 2)), least_runs(alpha))
 
 
+def least_p(first: int, second: int) -> float:
+    """The least p that an exact Mann-Whitney test of samples of these sizes can give, where no values are equal."""
+    return min(1.0, 2 / math.comb(first + second, first))
+
+
 def least_runs(alpha: float) -> int:
     """The fewest runs in each of two groups with which an exact Mann-Whitney test can reach `alpha`."""
     count = 1
-    while 2 / math.comb(2 * count, count) > alpha:
+    while least_p(count, count) > alpha:
         count += 1
     return count
 
@@ -180,7 +185,7 @@ def log_rank(times: Sequence[float], reached: Sequence[bool], first: int) -> Sig
         for part in (slice(None, first), slice(first, None))
     ]
     p = float(stats.logrank(*sides).pvalue)
-    return Significance(statistic=statistic, p=p, least_p=2 / math.comb(len(when), first), exact=False)
+    return Significance(statistic=statistic, p=p, least_p=least_p(first, len(when) - first), exact=False)
 
 
 def kaplan_meier_median(times: Sequence[float], reached: Sequence[bool]) -> float | None:

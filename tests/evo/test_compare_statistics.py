@@ -11,6 +11,7 @@ from evo.compare.statistics import (
     effect_size,
     holm,
     kaplan_meier_median,
+    least_p,
     least_runs,
     log_rank,
     mann_whitney,
@@ -186,6 +187,7 @@ def test_so_many_runs_have_the_power() -> None:
 
 def test_least_runs() -> None:
     """2 / C(6, 3) = 0.1 and 2 / C(8, 4) = 0.029."""
+    assert (least_p(3, 3), least_p(1, 1), least_p(1, 9)) == (0.1, 1.0, 0.2)
     assert [least_runs(alpha) for alpha in (0.1, 0.05, 0.01)] == [3, 4, 5]
 
 
