@@ -25,16 +25,25 @@ usage: evo COMMAND [arguments]
   tell RUN [partial=true]             take in RUN/inbox and RUN/measured, and go on as far as they go
   evaluate RUN [backend.…=value …]    measure RUN/pending into RUN/measured, on any machine that holds the two
   questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
+  compare RUNS… [by=style]            statistics over runs, in groups; --csv FILE, --json FILE, --plot FILE.png|.svg
   doctor                              what this machine has, and what to install for what it lacks
 
 `evo evolve --cfg job` shows every option with its value; the files in conf/ explain them.
 Exit code 2: the environment or the command line is at fault, and the last line says how.
 """
 
+
+def _compare(arguments: Sequence[str], console: Console) -> int:
+    """Imported when it is called: scipy.stats takes most of a second, for which no other command needs to wait."""
+    from evo.commands.compare import compare
+
+    return compare(arguments, console)
+
+
 Command = Callable[[Sequence[str], Console], int]
 COMMANDS: Mapping[str, Command] = {
     "evolve": evolve, "verify": verify, "ask": ask, "tell": tell, "evaluate": evaluate, "questions": questions,
-    "doctor": doctor,
+    "compare": _compare, "doctor": doctor,
 }  # fmt: skip
 
 

@@ -1,0 +1,1 @@
+"""Statistics over runs: what each brought, and whether groups of them differ."""

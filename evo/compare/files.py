@@ -1,0 +1,36 @@
+"""A comparison as files for other programs: one row a run as CSV, everything as strict JSON."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from evo.compare.outcomes import RunOutcome
+from evo.compare.runs import flatten
+from evo.compare.summary import Comparison
+from population.atomic_file import strict_json
+
+SCHEMA = 1
+
+
+def as_json(comparison: Comparison, conclusions: Sequence[str], cautions: Sequence[str]) -> str:
+    """Everything, with what was said of it in words."""
+    record = {"schema": SCHEMA, **asdict(comparison), "conclusions": list(conclusions), "cautions": list(cautions)}
+    return strict_json(record, sort_keys=False, indent=2) + "\n"
+
+
+def as_csv(runs: Sequence[RunOutcome]) -> str:
+    """A header and one row a run; empty where a run has no such figure."""
+    rows = [_row(run) for run in runs]
+    columns = dict.fromkeys(column for row in rows for column in row)
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(columns), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _row(run: RunOutcome) -> dict[str, Any]:
+    flat = flatten(asdict(run))
+    return {key.replace(".", "_"): value for key, value in flat.items() if not (key.endswith("interval") and not value)}
