@@ -155,7 +155,8 @@ def evaluation_table(evaluation: Evaluation) -> Table:
         )
     table.add_section()
     interval = f"{evaluation.geomean_low:.3f}–{evaluation.geomean_high:.3f}" if evaluation.geomean_low else ""
-    table.add_row("geometric mean", "", "", f"{evaluation.geomean:.4f}", interval, "")
+    if evaluation.geomean is not None:
+        table.add_row("geometric mean", "", "", f"{evaluation.geomean:.4f}", interval, "")
     return table
 
 

@@ -25,7 +25,7 @@ _HINTS: Final[Mapping[Style, str]] = MappingProxyType(
         Style.IMPERATIVE: "Instruction: $question",
         Style.INFORMATION: "Information: $question",
         Style.PRESCRIPTION: "Change to make: $question",
-        Style.OPEN: "Make it faster.",
+        Style.OPEN: "$question",
         Style.BARE: "",
     }
 )

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import logging
+import re
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,6 +15,8 @@ from fitness.evaluation import BuildReport, KernelResources, Status
 from fitness.faults import CandidateFault, EnvironmentFault
 
 logger = logging.getLogger(__name__)
+
+_ENTRY = re.compile(r"[0-9a-f]{64}")  # a key, as the names of entries begin
 
 
 class BuildCache:
@@ -61,10 +64,11 @@ class BuildCache:
     def prune(self, max_bytes: int) -> int:
         """Remove the oldest entries until the rest is within `max_bytes`; the bytes removed.
 
+        Files that are no entries stay: the folder may be somebody's home.
         Not while a run uses the folder: it may be about to load a binary. Raises EnvironmentFault.
         """
         with self._blaming_the_folder():
-            files = [path for path in self._folder.glob("*") if path.is_file()]
+            files = [path for path in self._folder.glob("*") if _ENTRY.fullmatch(path.stem) and path.is_file()]
             oldest = sorted((path.stat().st_mtime_ns, path.stat().st_size, path) for path in files)
             excess = sum(size for _, size, _ in oldest) - max_bytes
             removed = 0

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from fitness.compile_log import foretells_collapse
 from fitness.compiler import CompiledBuild, Compiler, require_kernels
 from fitness.correctness import SEED_BITS
 from fitness.evaluation import Environment, Evaluation, ScenarioTiming, Status
@@ -53,7 +54,7 @@ class Compiled:
     @property
     def foretells_collapse(self) -> bool:
         """Whether the compiler said that it serialises the tensor cores' products: such builds run at half speed."""
-        return any("serialized" in advisory for build in self.builds for advisory in build.report.advisories)
+        return any(foretells_collapse(advisory) for build in self.builds for advisory in build.report.advisories)
 
 
 class Evaluator:

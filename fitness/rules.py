@@ -44,6 +44,10 @@ _FORBIDDEN_WORDS = {
     "main __host__ constructor destructor __constructor__ __destructor__": "a candidate is device code only",
 }
 _ASSEMBLY = re.compile(r"_*asm_*")
+# What could place a variable where the host compiler's check of writable data does not look, or name the runtime's own.
+_HOST_ESCAPES = re.compile(
+    r"evo|EVO_RUN\w*|runtime|dynamic_shared|gnu|__attribute(?:__)?|optind|opterr|optopt|environ|errno"
+)
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*([A-Za-z_]\w*)?(.*)", re.ASCII)
 _INCLUDE = re.compile(r'"([^"]*)"|<([^<>]*)>')
@@ -118,6 +122,8 @@ def _check_words(bare: str, *, portable: bool) -> None:
             raise _invalid(f"{min(found)} is not allowed: {reason}")
     if portable and (assembly := next((word for word in sorted(words) if _ASSEMBLY.fullmatch(word)), "")):
         raise _invalid(f"{assembly} is not allowed in a portable kernel; remove it, or the target portable")
+    if portable and (escape := next((word for word in sorted(words) if _HOST_ESCAPES.fullmatch(word)), "")):
+        raise _invalid(f"{escape} is not allowed in a portable kernel: it could keep state where nobody looks")
 
 
 def _check_kernels(statements: str, manifest: Manifest) -> None:

@@ -8,7 +8,7 @@ import math
 import random
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,7 +33,10 @@ TRIALS = 5  # calls of each setting of the baseline, to choose among several
 
 @dataclass(frozen=True, kw_only=True)
 class TimedScenario:
-    """A scenario's times, and the verdict on the output of the last timed call."""
+    """A scenario's times, and the verdict on the outputs of the timed calls.
+
+    The last is held against the reference, all against the baseline's.
+    """
 
     timing: ScenarioTiming | None  # None where that output is wrong: times of a wrong result mean nothing
     check: ScenarioCheck
@@ -65,7 +68,9 @@ class _Pair:
             target.copy_(source)
 
     def warm_up(self) -> None:
-        """One call of each side, from whatever cache there is."""
+        """One call of each side, from whatever cache there is, but for the cold one just like those that are timed."""
+        self.baseline.replay.output.fill_(math.nan)
+        self.bound.poison()
         with self.watch.candidate(f"warming up the candidate on {self.scenario.name}"):
             self.bound.replay.run()
         self.baseline.replay.run()
@@ -82,22 +87,34 @@ class _Pair:
         self.watch.harness(f"timing the baseline on {self.scenario.name}")
         return self._timed(self.baseline.replay)
 
-    def difference(self) -> torch.Tensor:
+    def agrees(self) -> bool:
+        """Whether the candidate's last timed call gave what the baseline gives, on the inputs of both."""
+        if bool(self.baseline.replay.output.isnan().all()):  # it went first, and was poisoned before the candidate ran
+            self.baseline.replay.run()
+        size, distance, _ = self._apart()
+        return distance <= MAX_BASELINE_DIFFERENCE * size
+
+    def difference(self, input_seed: int) -> torch.Tensor:
         """Candidate less baseline on the last inputs, float32.
 
         Raises EnvironmentFault where that is too large: the candidate has passed, so the baseline computes another
         thing, and its time says nothing.
         """
+        self.set_inputs(input_seed)  # the baseline's may be overwritten, if a candidate wrote far out of bounds
         self.baseline.replay.run()
-        candidate = self.bound.tensors.o.float()
-        difference = candidate - self.baseline.replay.output.float()
-        size, distance = (float(torch.linalg.vector_norm(each)) for each in (candidate, difference))
+        size, distance, difference = self._apart()
         if distance <= MAX_BASELINE_DIFFERENCE * size:
             return difference
         raise EnvironmentFault(
             f"the baseline's output on {self.scenario.name} lies {distance:.3g} from a right one of norm {size:.3g}; "
             f"expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, or does not suit the scenario"
         )
+
+    def _apart(self) -> tuple[float, float, torch.Tensor]:
+        """The norm of the candidate's output, that of its difference from the baseline's, and the difference."""
+        candidate = self.bound.tensors.o.float()
+        difference = candidate - self.baseline.replay.output.float()
+        return float(torch.linalg.vector_norm(candidate)), float(torch.linalg.vector_norm(difference)), difference
 
     def _timed(self, replay: Replay) -> float:
         self.backend.flush_cache()  # right before the call, which a device queues while it is still at this
@@ -129,7 +146,10 @@ def time_scenario(
     watch.harness(f"timed {scenario.name}", check)
     if not check.passed:
         return TimedScenario(timing=None, check=check)
-    return TimedScenario(timing=_summarise(pair, samples, settings, rng), check=check)
+    timing = _summarise(pair, samples, settings, rng)  # vouches for the baseline, which all calls are held against
+    if samples.astray:
+        return TimedScenario(timing=None, check=replace(check, passed=False, reason=samples.astray))
+    return TimedScenario(timing=timing, check=check)
 
 
 def _make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: Baseline, watch: Watch) -> _Pair:
@@ -167,6 +187,7 @@ class _Samples:
     candidate_ms: tuple[float, ...]
     baseline_ms: tuple[float, ...]
     last_seed: int
+    astray: str  # which timed call gave another result than the baseline; "" where none did
 
 
 def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
@@ -174,7 +195,7 @@ def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Sample
     candidate_ms: list[float] = []
     baseline_ms: list[float] = []
     turns = [(pair.time_candidate, candidate_ms), (pair.time_baseline, baseline_ms)]
-    end, input_seed = time.monotonic() + settings.scenario_budget_s, 0
+    end, input_seed, astray = time.monotonic() + settings.scenario_budget_s, 0, ""
     for done in range(settings.repeats):
         if done >= settings.least_repeats and time.monotonic() > end:
             break
@@ -183,7 +204,12 @@ def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Sample
         rng.shuffle(turns)
         for time_call, samples in turns:
             samples.append(time_call())
-    return _Samples(candidate_ms=tuple(candidate_ms), baseline_ms=tuple(baseline_ms), last_seed=input_seed)
+        # Every call, for one that need not be right would be the one that is skipped.
+        if not astray and not pair.agrees():
+            astray = f"o of timed call {done + 1} is not what the baseline gives on the same inputs"
+    return _Samples(
+        candidate_ms=tuple(candidate_ms), baseline_ms=tuple(baseline_ms), last_seed=input_seed, astray=astray
+    )
 
 
 def _summarise(pair: _Pair, samples: _Samples, settings: JudgeSettings, rng: random.Random) -> ScenarioTiming:
@@ -191,7 +217,7 @@ def _summarise(pair: _Pair, samples: _Samples, settings: JudgeSettings, rng: ran
     interval = speedup_interval(
         samples.candidate_ms, samples.baseline_ms, settings.bootstrap_draws, np.random.default_rng(rng.getrandbits(64))
     )
-    difference = pair.difference()
+    difference = pair.difference(samples.last_seed)
     return ScenarioTiming(
         scenario=pair.scenario.name, candidate_ms=samples.candidate_ms, baseline_ms=samples.baseline_ms,
         candidate_median_ms=candidate, baseline_median_ms=baseline, speedup=baseline / candidate,

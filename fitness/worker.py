@@ -38,6 +38,10 @@ class BackendKind(StrEnum):
     HOST = "host"
 
 
+class WorkerBroken(EnvironmentFault):
+    """Our own code in the worker failed in a way that nobody foresaw."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings:
     """What a worker builds inside its process, and what that may take."""
@@ -102,6 +106,12 @@ class Worker:
             measured = self._ask(job, lambda step: steps.append(step) if isinstance(step, Step) else None)
         except ProcessFailure as failure:
             return self._blame(failure, steps, job)
+        except WorkerBroken as broken:
+            if self._shares_memory and any(step.party is Party.CANDIDATE for step in steps):
+                reason = f"after it had run, its process was no longer of use: {str(broken).splitlines()[-1]}"
+                checks = tuple(step.check for step in steps if step.check)
+                return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)
+            raise
         if not isinstance(measured, Measured):
             raise TypeError(f"the worker answered {measured!r} when asked to measure")
         if self._shares_memory or not measured.left_intact:
@@ -139,7 +149,7 @@ class Worker:
                 return Measured(status=Status.TIMEOUT, reason=reason, checks=checks)
             hint = " (a read or write outside the tensors?)" if broken else ""
             return Measured(status=Status.RUNTIME_ERROR, reason=f"{failure} while {activity}{hint}", checks=checks)
-        if self._shares_memory and broken and Party.CANDIDATE in parties:
+        if self._shares_memory and isinstance(failure, ProcessDied) and Party.CANDIDATE in parties:
             reason = f"{failure} {activity}: the candidate had run in it (a write outside the tensors?)"
             return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)
         raise _environment_fault(failure, activity) from failure
@@ -183,7 +193,7 @@ def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
         except EnvironmentFault as fault:
             reply = fault
         except Exception:  # noqa: BLE001  # the worker's edge: whatever broke, the parent must hear of it
-            reply = EnvironmentFault(f"the worker broke, and not by the candidate:\n{traceback.format_exc()}")
+            reply = WorkerBroken(f"the worker broke, and not by the candidate:\n{traceback.format_exc()}")
         connection.send(Done(reply))
 
 

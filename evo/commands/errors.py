@@ -36,7 +36,7 @@ def guarded(command: Callable[[], int], errors: Console) -> int:
         complain(errors, str(error))
         return BAD_ENVIRONMENT
     except Interrupted as stop:
-        complain(errors, f"{stop.reason}, before a candidate was measured")
+        complain(errors, stop.reason)
         return stop.exit_code
     except KeyboardInterrupt:
         return _INTERRUPTED

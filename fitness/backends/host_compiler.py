@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from fitness.backends.host_log import host_errors
-from fitness.backends.host_source import CANDIDATE_NAME, ENTRIES_NAME, RUNTIME, host_source
+from fitness.backends.host_source import CANDIDATE_NAME, RUNTIME, host_source
 from fitness.build_cache import BuildCache
 from fitness.child_environment import listed_environment
 from fitness.compiler import CompiledBuild, build_names
@@ -36,9 +36,9 @@ _LIMITED = 'ulimit -v "$1"; ulimit -t "$2"; ulimit -c 0; shift 2; exec "$@"'
 _JUDGEMENT = "1"  # part of a build's key: change it with what is refused, and kept verdicts count no more
 _RUNTIME_DATA = re.compile(r"evo::runtime|evo::dynamic_shared|completed\.\d+|__dso_handle|__TMC_END__")  # ours and C's
 _WRITABLE = re.compile(r"\.(?:data|bss|tdata)(?!\.rel\.ro)(?:\.|$)")
-# Not in a line about the candidate, whose text might say anything.
+# In a line of a tool's own: those that name a file may quote the candidate, whose text might say anything.
 _OUR_TROUBLE = re.compile(
-    rf"^(?!\s|{re.escape(CANDIDATE_NAME)}|{ENTRIES_NAME}).*"
+    r"^(?:g\+\+|cc1plus|as|ld|collect2|/bin/sh|sh|[^:\s]*/(?:g\+\+|cc1plus|as|ld|collect2)[^:\s]*): (?:fatal )?.*"
     r"(?:No space left|Read-only file system|cannot execute|cannot find|loading shared libraries|not found)",
     re.MULTILINE,
 )
@@ -104,7 +104,8 @@ class HostCompiler:
             try:
                 self._judge(binary, log)
             except CandidateFault as fault:
-                self._cache.keep_fault(key, fault)
+                if binary.exists() or ": error: " in log:  # a verdict, and not a g++ that something killed
+                    self._cache.keep_fault(key, fault)
                 raise
             return self._cache.keep(key, binary.read_bytes(), BuildReport(name="", kernels=(), advisories=()))
 
@@ -149,7 +150,7 @@ class HostCompiler:
     def _writable_data(self, binary: Path) -> list[str]:
         """The variables that outlive a launch: all that is static and writable but shared memory and the runtime's."""
         listing = self._listing(shutil.which("nm") or "nm", "--format=sysv", "--demangle", str(binary))
-        rows = [[cell.strip() for cell in line.split("|")] for line in listing.splitlines()]
+        rows = [[cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines()]  # names may hold |
         names = (
             row[0].removeprefix("(anonymous namespace)::")
             for row in rows

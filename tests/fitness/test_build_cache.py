@@ -96,17 +96,19 @@ def test_a_file_in_place_of_the_folder_is_the_environments_fault(folder):
 
 def test_pruning_removes_the_oldest_until_the_rest_fits(folder):
     cache = BuildCache(folder)
-    for age, key in enumerate(("oldest", "middle", "newest")):
+    oldest, middle, newest = (digit * 64 for digit in "abc")
+    (folder / "diary.txt").write_text("not ours", encoding="utf-8")
+    for age, key in enumerate((oldest, middle, newest)):
         for path in (cache.keep(key, bytes(1000), REPORT), folder / f"{key}.json"):
             os.utime(path, ns=(age, age))
-    total = sum(path.stat().st_size for path in folder.iterdir())
+    total = sum(path.stat().st_size for path in folder.iterdir() if path.name != "diary.txt")
     assert cache.prune(total) == 0
     assert cache.prune(total - 1001) >= 1001
-    assert cache.get("oldest") is None
-    assert cache.get("newest") is not None
-    assert cache.get("middle") is not None
+    assert cache.get(oldest) is None
+    assert cache.get(newest) is not None
+    assert cache.get(middle) is not None
     assert cache.prune(0) > 0
-    assert list(folder.iterdir()) == []
+    assert [path.name for path in folder.iterdir()] == ["diary.txt"]
 
 
 def test_another_suffix_for_another_kind_of_binary(folder):

@@ -252,3 +252,10 @@ def test_a_large_hostile_text_is_judged(unit):
     text = unit * ((MAX_SOURCE_BYTES - len(KERNEL)) // len(unit.encode()))
     assert keeps_the_rules(KERNEL + text) in (True, False)
     assert not keeps_the_rules(text)
+
+
+@pytest.mark.parametrize("word", ["evo::runtime", "__attribute__((section(\"kept\")))", "[[gnu::used]]", "optind", "errno"])
+def test_a_portable_kernel_may_not_name_what_could_keep_state_for_it(word):
+    text = f"int x = {word};{KERNEL}"
+    assert "it could keep state where nobody looks" in reason_of(text, PORTABLE)
+    assert keeps_the_rules(text.replace("$", ""), HOPPER)

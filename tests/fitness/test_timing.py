@@ -85,8 +85,10 @@ def test_the_inputs_are_new_in_every_pair_and_the_same_for_both():
 
     timed(kernel, baseline=FakeBaseline(attend=attend), warmups=0)
     assert len(candidates) == 6
-    baselines = baselines[1:-1]  # without the call that prepares it and the one that is compared
-    assert all(torch.equal(one, other) for one, other in zip(candidates, baselines, strict=True))
+    baselines = baselines[1:-1]  # without the call that prepares it and the one that is compared last
+    # Where the baseline went first, it is called once more to be compared, on the same inputs.
+    pairs = [new for old, new in pairwise([baselines[0] + 1, *baselines]) if not torch.equal(old, new)]
+    assert all(torch.equal(one, other) for one, other in zip(candidates, pairs, strict=True))
     assert not any(torch.equal(one, other) for one, other in pairwise(candidates))
 
 
@@ -117,6 +119,28 @@ def test_a_candidate_that_stops_working_once_it_is_timed_is_caught_and_has_no_ti
     assert found.timing is None
     assert not found.check.passed
     assert found.check.stage == "timed"
+
+
+@pytest.mark.parametrize("honest", [2, 7])
+def test_a_candidate_that_works_in_one_timed_call_only_is_caught(honest):
+    """The warm-up is call 1, the timed ones are calls 2 to 7: whichever is right, the others are not."""
+    calls = []
+
+    def lazy(tensors, shape):
+        calls.append(shape)
+        if len(calls) in (1, honest):
+            right(tensors, shape)
+
+    found, _ = timed(lazy)
+    assert found.timing is None
+    assert not found.check.passed
+    if honest == 7:
+        assert found.check.reason == "o of timed call 1 is not what the baseline gives on the same inputs"
+
+
+def test_a_warm_up_finds_poisoned_outputs_as_every_other_call_does():
+    _, events = timed(warmups=2)
+    assert [events[i - 1] for i, event in enumerate(events) if event == "candidate"] == ["poison", "poison"]
 
 
 def test_the_last_timed_output_is_judged_whoever_went_last():
