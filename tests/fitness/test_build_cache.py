@@ -97,6 +97,7 @@ def test_a_file_in_place_of_the_folder_is_the_environments_fault(folder):
 def test_pruning_removes_the_oldest_until_the_rest_fits(folder):
     cache = BuildCache(folder)
     oldest, middle, newest = (digit * 64 for digit in "abc")
+    folder.mkdir(exist_ok=True)
     (folder / "diary.txt").write_text("not ours", encoding="utf-8")
     for age, key in enumerate((oldest, middle, newest)):
         for path in (cache.keep(key, bytes(1000), REPORT), folder / f"{key}.json"):
