@@ -12,6 +12,7 @@ from evo.commands.errors import BAD_ENVIRONMENT, complain, guarded
 from evo.commands.evaluate import evaluate
 from evo.commands.evolve import evolve
 from evo.commands.questions import questions
+from evo.commands.runs import runs
 from evo.commands.tell import tell
 from evo.commands.verify import verify
 from evo.console import open_console
@@ -25,6 +26,7 @@ usage: evo COMMAND [arguments]
   tell RUN [partial=true]             take in RUN/inbox and RUN/measured, and go on as far as they go
   evaluate RUN [backend.…=value …]    measure RUN/pending into RUN/measured, on any machine that holds the two
   questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
+  runs [FOLDER] [--json]              every run below a folder: its state, its best, what it has cost
   doctor                              what this machine has, and what to install for what it lacks
 
 `evo evolve --cfg job` shows every option with its value; the files in conf/ explain them.
@@ -34,7 +36,7 @@ Exit code 2: the environment or the command line is at fault, and the last line 
 Command = Callable[[Sequence[str], Console], int]
 COMMANDS: Mapping[str, Command] = {
     "evolve": evolve, "verify": verify, "ask": ask, "tell": tell, "evaluate": evaluate, "questions": questions,
-    "doctor": doctor,
+    "runs": runs, "doctor": doctor,
 }  # fmt: skip
 
 
