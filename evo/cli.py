@@ -14,6 +14,7 @@ from evo.commands.evolve import evolve
 from evo.commands.questions import questions
 from evo.commands.runs import runs
 from evo.commands.tell import tell
+from evo.commands.trace import trace
 from evo.commands.verify import verify
 from evo.console import open_console
 
@@ -27,6 +28,7 @@ usage: evo COMMAND [arguments]
   evaluate RUN [backend.…=value …]    measure RUN/pending into RUN/measured, on any machine that holds the two
   questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
   runs [FOLDER] [--json]              every run below a folder: its state, its best, what it has cost
+  trace export|replay                 a run as one file, export RUN [--out FILE]; the same search from it, replay FILE
   doctor                              what this machine has, and what to install for what it lacks
 
 `evo evolve --cfg job` shows every option with its value; the files in conf/ explain them.
@@ -36,7 +38,7 @@ Exit code 2: the environment or the command line is at fault, and the last line 
 Command = Callable[[Sequence[str], Console], int]
 COMMANDS: Mapping[str, Command] = {
     "evolve": evolve, "verify": verify, "ask": ask, "tell": tell, "evaluate": evaluate, "questions": questions,
-    "runs": runs, "doctor": doctor,
+    "runs": runs, "trace": trace, "doctor": doctor,
 }  # fmt: skip
 
 
