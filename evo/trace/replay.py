@@ -91,7 +91,7 @@ class TraceAnswerer:
         why = self._trace.unanswered(request.number)
         if why is None:
             raise ReplyAwaited(request, Path(mail_name(request.number, request.attempt)))
-        message, _, hint = why.removesuffix(")").rpartition(" (")
+        message, _, hint = why.removesuffix(")").rpartition(" (")  # the error puts them together again, to the letter
         raise AnswererError(message, hint=hint, retryable=True)
 
 
