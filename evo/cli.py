@@ -12,7 +12,9 @@ from evo.commands.errors import BAD_ENVIRONMENT, complain, guarded
 from evo.commands.evaluate import evaluate
 from evo.commands.evolve import evolve
 from evo.commands.questions import questions
+from evo.commands.runs import runs
 from evo.commands.tell import tell
+from evo.commands.trace import trace
 from evo.commands.verify import verify
 from evo.console import open_console
 
@@ -26,6 +28,8 @@ usage: evo COMMAND [arguments]
   evaluate RUN [backend.…=value …]    measure RUN/pending into RUN/measured, on any machine that holds the two
   questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
   compare RUNS… [by=style]            statistics over runs, in groups; --csv FILE, --json FILE, --plot FILE.png|.svg
+  runs [FOLDER] [--json]              every run below a folder: its state, its best, what it has cost
+  trace export|replay                 a run as one file, export RUN [--out FILE]; the same search from it, replay FILE
   doctor                              what this machine has, and what to install for what it lacks
 
 `evo evolve --cfg job` shows every option with its value; the files in conf/ explain them.
@@ -43,7 +47,7 @@ def _compare(arguments: Sequence[str], console: Console) -> int:
 Command = Callable[[Sequence[str], Console], int]
 COMMANDS: Mapping[str, Command] = {
     "evolve": evolve, "verify": verify, "ask": ask, "tell": tell, "evaluate": evaluate, "questions": questions,
-    "compare": _compare, "doctor": doctor,
+    "compare": _compare, "runs": runs, "trace": trace, "doctor": doctor,
 }  # fmt: skip
 
 

@@ -49,7 +49,5 @@ class GenerationGate:
 
 def questions_begun_with(archive: ArchiveReader, generation: int) -> int | None:
     """How many questions a generation began with; None where it has not begun."""
-    for event in archive.events():
-        if event.kind == EVENT and event.key == str(generation):
-            return int(parse_json(event.record)["questions"])
-    return None
+    event = archive.event(EVENT, str(generation))
+    return None if event is None else int(parse_json(event.record)["questions"])

@@ -1,5 +1,6 @@
 """Replies, and what was paid for without one, on their way into the archive and out of it."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
@@ -10,6 +11,8 @@ from population.records import EventRecord, ReplyRecord, SpendRecord
 
 TOOL_CALL_EVENT = "tool_call"
 _TOOL_SECONDS = "tool_s"
+_TOOLS, _NO_REPLY = "tools", "without a reply"  # what was spent, before the name of the request
+_OF_REQUEST = re.compile(rf"(?:{_TOOLS}|{_NO_REPLY}) (\d+)/(\d+), \d+", re.ASCII)
 
 
 def keep_reply(archive: Archive, request: Request, reply: Reply) -> Reply:
@@ -38,7 +41,13 @@ def keep_unanswered(archive: Archive, request: Request, error: AnswererError) ->
     }
     with archive.transaction():
         _record_calls(archive, request, error.tool_calls)
-        _record_spend(archive, f"without a reply {_name(request)}", spent)
+        _record_spend(archive, f"{_NO_REPLY} {_name(request)}", spent)
+
+
+def spent_on_request(key: str) -> tuple[int, int] | None:
+    """The number and the attempt of the request that a spend record's key names; None where it names none."""
+    named = _OF_REQUEST.fullmatch(key)
+    return (int(named[1]), int(named[2])) if named else None
 
 
 def to_reply(record: ReplyRecord) -> Reply:
@@ -77,7 +86,7 @@ def _record_calls(archive: Archive, request: Request, calls: Sequence[ToolCall])
     for call in calls:
         record = {"number": request.number, "attempt": request.attempt, **asdict(call)}
         archive.record_event(EventRecord(kind=TOOL_CALL_EVENT, record=strict_json(record)))
-    _record_spend(archive, f"tools {_name(request)}", {_TOOL_SECONDS: sum(call.seconds for call in calls)})
+    _record_spend(archive, f"{_TOOLS} {_name(request)}", {_TOOL_SECONDS: sum(call.seconds for call in calls)})
 
 
 def _record_spend(archive: Archive, what: str, spent: Mapping[str, float]) -> None:

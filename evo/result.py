@@ -1,11 +1,12 @@
 """result.json: the outcome of a run in one strict JSON object, worked out from the archive alone."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json, strict_json, write_atomically
+from population.faults import RunFolderError
 from population.run_folder import RunFolder
 
 SCHEMA = 1
@@ -50,6 +51,24 @@ def evaluation_of(archive: ArchiveReader, individual_id: str) -> Evaluation | No
     """What an archive holds of an individual's measurement."""
     recorded = archive.evaluation_json(individual_id)
     return None if recorded is None else Evaluation.from_json(parse_json(recorded))
+
+
+def read_result(run: RunFolder) -> dict[str, Any] | None:
+    """What result.json holds, or None where there is none. Raises RunFolderError for a file that is no result."""
+    try:
+        result = parse_json(run.result.read_bytes().decode("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        raise RunFolderError(f"{run.result} cannot be read ({error}); resume the run, which writes it again") from error
+    if not isinstance(result, dict) or not isinstance(result.get("stop_reason"), str):
+        raise RunFolderError(f"{run.result} is no result of a run; resume the run, which writes it again")
+    return result
+
+
+def is_current(result: Mapping[str, Any], *, generations: int, evaluations: int) -> bool:
+    """Whether nothing came after a result: a part of the run that was killed leaves that of the part before it."""
+    return (result.get("generations"), result.get("evaluations")) == (generations, evaluations)
 
 
 def write_result(run: RunFolder, result: dict[str, Any]) -> None:

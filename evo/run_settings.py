@@ -10,10 +10,12 @@ from evo.choices import Settled
 from evo.config import Config
 from evo.settings import ConfigError
 from population.archive import Archive
+from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json, strict_json
 from population.records import EventRecord
 
 SETTINGS_EVENT = "settings"
+_SETTINGS_KEY = "run"
 _SHOWN_CHARACTERS = 80  # of a value that differs: a suite's scenarios fill pages
 FREE_SETTINGS = (  # may change from one part of a run to the next; any other change makes another experiment
     "name", "runs", "resume", "stop", "backend", "baseline", "suite", "evolution.keep_checkpoints",
@@ -36,6 +38,12 @@ def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
     }
 
 
+def recorded_settings(archive: ArchiveReader) -> dict[str, Any]:
+    """The settings that a run began with; empty where it has not begun."""
+    event = archive.event(SETTINGS_EVENT, _SETTINGS_KEY)
+    return dict(parse_json(event.record)) if event else {}
+
+
 def fingerprint(settings: Mapping[str, Any]) -> str:
     """Equal for equal settings; stands in every checkpoint."""
     return sha256(strict_json(settings).encode()).hexdigest()
@@ -43,11 +51,10 @@ def fingerprint(settings: Mapping[str, Any]) -> str:
 
 def require_same_settings(archive: Archive, settings: Mapping[str, Any]) -> None:
     """Write the settings down at a run's start; later raise ConfigError that says which of them differ."""
-    events = [event for event in archive.events() if event.kind == SETTINGS_EVENT]
-    if not events:
-        archive.record_event(EventRecord(kind=SETTINGS_EVENT, key="run", record=strict_json(settings)))
+    before = recorded_settings(archive)
+    if not before:
+        archive.record_event(EventRecord(kind=SETTINGS_EVENT, key=_SETTINGS_KEY, record=strict_json(settings)))
         return
-    before = parse_json(events[0].record)
     differing = [
         f"{key} was {_shown(before.get(key))}, now {_shown(settings.get(key))}"
         for key in sorted({*before, *settings})

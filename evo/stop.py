@@ -1,9 +1,19 @@
 """When a search ends: budgets, targets, and interruptions, each with a reason that can be checked."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from evo.config import StopConfig
+
+_PROVISIONAL = re.compile(
+    r"interrupted by |the answerer gave up: |waiting for |generation \d+ is complete$|the trace ends here$"
+)
+
+
+def is_final(reason: str) -> bool:
+    """Whether a search that stopped for this reason has come to its end; others go on when asked to."""
+    return _PROVISIONAL.match(reason) is None
 
 
 class StopSearch(Exception):

@@ -13,6 +13,8 @@ from population.run_folder import RunFolder
 
 logger = logging.getLogger(__name__)
 
+_HOLDER = re.compile(r"pid (?P<pid>[1-9]\d*) on host (?P<host>.*)", re.ASCII)  # as `ArchiveLock` writes it
+
 LOCAL_FILE_SYSTEMS = frozenset({"btrfs", "ext2", "ext3", "ext4", "f2fs", "overlay", "ramfs", "tmpfs", "xfs", "zfs"})
 """Where SQLite's WAL works: its index is memory shared by the processes of one host. All others count as network."""
 
@@ -69,6 +71,38 @@ class ArchiveLock:
     def _holder(self) -> str:
         self._file.seek(0)
         return self._file.read(1000).strip()
+
+
+def living_writer(run: RunFolder, *, processes: Path = Path("/proc")) -> str | None:
+    """Who holds the lock of a run, as the file names them; None where nobody does. Takes no lock.
+
+    A process of this host is looked for: it must be alive and have the file open, as far as `processes` (in the form of
+    /proc) shows it. One of another host cannot be, and counts as alive.
+    """
+    try:
+        holder = run.lock.read_text(encoding="utf-8", errors="replace").strip()
+    except OSError:
+        return None
+    named = _HOLDER.fullmatch(holder)
+    if named is None or (named["host"] == socket.gethostname() and not _has_open(run.lock, processes / named["pid"])):
+        return None
+    return holder
+
+
+def _has_open(path: Path, process: Path) -> bool:
+    """Whether a process has a file open; where its files cannot be seen, whether there is such a process."""
+    try:
+        opened = list((process / "fd").iterdir())
+    except OSError:
+        return process.exists()
+    return any(_is(path, each) for each in opened)
+
+
+def _is(path: Path, opened: Path) -> bool:
+    try:
+        return opened.samefile(path)
+    except OSError:  # closed meanwhile
+        return False
 
 
 def journal_mode(folder: Path, mounts: Path = Path("/proc/mounts")) -> str:

@@ -119,6 +119,12 @@ class ArchiveReader:
         """How many evaluations are recorded."""
         return sum(self.statuses().values())
 
+    def best_geomeans(self) -> tuple[float | None, float | None]:
+        """The greatest geomean of all, and that of the seeds; each None where nothing of them passed."""
+        seeds = "individual_id IN (SELECT id FROM candidates WHERE birth < 0)"
+        row = self._query(f"SELECT max(geomean), max(geomean) FILTER (WHERE {seeds}) FROM evaluations", {})[0]  # noqa: S608
+        return row[0], row[1]
+
     def statuses(self) -> dict[str, int]:
         """How many evaluations had each status."""
         rows = self._query("SELECT status, count(*) AS number FROM evaluations GROUP BY status ORDER BY status", {})
@@ -159,6 +165,11 @@ class ArchiveReader:
     def events(self) -> Iterator[EventRecord]:
         """All events."""
         return self._rows(EVENTS, lambda row: EventRecord(**row))
+
+    def event(self, kind: str, key: str) -> EventRecord | None:
+        """The event of a kind under a key; None where none is recorded."""
+        row = self._one(EVENTS, {"kind": kind, "key": key})
+        return EventRecord(**row) if row else None
 
     def spend(self) -> Iterator[SpendRecord]:
         """All that was spent besides replies."""

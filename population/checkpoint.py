@@ -110,6 +110,11 @@ def load_newest(folder: Path) -> Loaded | None:
     return None
 
 
+def newest_generation(folder: Path) -> int | None:
+    """The generation of the newest checkpoint by its name, whole or not; None where there is none."""
+    return max(_checkpoints(folder), default=None)
+
+
 def rng_state_to_json(rng: RandomSource) -> list[Any]:
     """Where the stream stands, in JSON types."""
     version, words, gauss_next = rng.getstate()

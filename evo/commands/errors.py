@@ -10,6 +10,7 @@ from evo.answerers.answerer import AnswererError
 from evo.prompt import PromptError
 from evo.settings import ConfigError
 from evo.stop import Interrupted
+from evo.trace.trace_file import TraceError
 from fitness.faults import EnvironmentFault
 from population.faults import RunFault
 from questions.entry import BankError
@@ -21,7 +22,7 @@ _INTERRUPTED = 130  # 128 + SIGINT
 
 _FORESEEN = (
     AnswererError, BankError, ConfigError, EnvironmentFault, NoQuestionError, OSError, PromptError, RunFault,
-    SamplerStateError,
+    SamplerStateError, TraceError,
 )  # fmt: skip  # OSError: a full disk, or a folder without rights, met while a run's files were written
 
 logger = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from evo.answerers.answerer import AnswererError, Reply, Request, ToolCall, Usage
-from evo.reply_records import TOOL_CALL_EVENT, keep_reply, keep_unanswered, to_reply
+from evo.reply_records import TOOL_CALL_EVENT, keep_reply, keep_unanswered, spent_on_request, to_reply
 from population.archive import Archive, create_archive
 from population.atomic_file import parse_json
 from population.run_folder import create_run_folder
@@ -87,3 +87,9 @@ def test_what_cost_nothing_leaves_nothing(archive: Archive) -> None:
     keep_reply(archive, REQUEST, Reply(text="text", model="m"))
     assert list(archive.spend()) == []
     assert calls_in(archive) == []
+
+
+def test_what_was_spent_on_a_request_says_on_which(archive: Archive) -> None:
+    keep_unanswered(archive, REQUEST, failure(USAGE, CALLS))
+    assert {spent_on_request(record.key) for record in archive.spend()} == {(7, 1)}
+    assert spent_on_request("rent of 3/4, 5") is None

@@ -1,14 +1,21 @@
 """Stop conditions, each at the very number at which it begins to hold."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from evo.answerers.answerer import Request
+from evo.answerers.mailbox import ReplyAwaited
 from evo.config import StopConfig
-from evo.stop import Interrupted, Standing, StopSearch, check, conditions
+from evo.generation_gate import GenerationComplete
+from evo.measured import EvaluationsAwaited
+from evo.mutation import RepliesAwaited
+from evo.stop import Condition, GivenUp, Interrupted, Standing, StopSearch, check, conditions, is_final
 
 OFF = StopConfig(barren_generations=None)  # type: ignore[arg-type]
+REQUEST = Request(number=1, attempt=0, prompt="", layer="", parent_sources=())
 START = Standing(
     generation=0,
     evaluations=0,
@@ -72,3 +79,31 @@ def test_every_limit_of_the_configuration_is_a_condition() -> None:
 def test_an_interruption_carries_its_exit_code() -> None:
     stop = Interrupted("SIGTERM", exit_code=143)
     assert (stop.reason, stop.exit_code) == ("interrupted by SIGTERM", 143)
+
+
+@pytest.mark.parametrize(
+    "stop",
+    [
+        Interrupted("SIGTERM", 143),
+        GivenUp("the answerer gave up: the server answered 401: no"),
+        RepliesAwaited([ReplyAwaited(REQUEST, Path("outbox/0001.md"))], []),
+        EvaluationsAwaited(["one", "two"]),
+        GenerationComplete("generation 12 is complete"),
+        StopSearch("the trace ends here"),
+    ],
+    ids=lambda stop: type(stop).__name__,
+)
+def test_a_search_that_can_go_on_has_not_come_to_its_end(stop: StopSearch) -> None:
+    assert not is_final(stop.reason)
+
+
+@pytest.mark.parametrize("condition", conditions(OFF), ids=lambda condition: condition.text)
+def test_a_condition_that_holds_is_the_end(condition: Condition) -> None:
+    reason = replace(condition, limit=0.0).reason(START)
+    assert reason is not None
+    assert is_final(reason)
+
+
+def test_a_search_without_a_seed_that_passes_is_at_its_end() -> None:
+    assert is_final("no seed passed, so there is nothing to ask about (INCORRECT: wrong by 1)")
+    assert is_final("the next call may cost 0.02 USD; 0.09 of 0.1 are spent (raise stop.spend_usd to go on)")

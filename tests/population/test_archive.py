@@ -350,3 +350,23 @@ def test_a_missing_and_an_altered_kernel_file_are_noticed_and_the_archive_counts
     assert [message.split(" ")[0] for message in caplog.messages] == [str(seed), str(child)]
     record_all(archive)
     assert list(archive.kernel_faults()) == []
+
+
+def test_an_event_is_found_by_its_key(archive):
+    archive.record_event(EVENT)
+    archive.record_event(EventRecord(kind="duplicate", record="[1]"))
+    assert archive.event("duplicate", "17") == EVENT
+    assert archive.event("duplicate", "18") is None
+    assert archive.event("other", "17") is None
+
+
+def test_the_best_geomeans_are_those_of_what_passed(archive):
+    assert archive.best_geomeans() == (None, None)
+    archive.record_individual(SEED)
+    archive.record_evaluation(dataclasses.replace(EVALUATION, status="INCORRECT", geomean=None))
+    assert archive.best_geomeans() == (None, None)
+    archive.record_individual(CHILD)
+    archive.record_evaluation(dataclasses.replace(EVALUATION, individual_id=CHILD.id, geomean=1.5))
+    assert archive.best_geomeans() == (1.5, None)
+    archive.record_evaluation(dataclasses.replace(EVALUATION, key="e2", geomean=1.2))
+    assert archive.best_geomeans() == (1.5, 1.2)

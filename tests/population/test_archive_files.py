@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+import socket
 import sqlite3
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from dataclasses import replace
 import pytest
 
 from population.archive import create_archive, open_archive
-from population.archive_lock import ArchiveLock, journal_mode
+from population.archive_lock import ArchiveLock, journal_mode, living_writer
 from population.archive_reader import read_archive
 from population.archive_schema import MIGRATIONS, migrate, version_of
 from population.faults import ArchiveError
@@ -317,3 +318,29 @@ def test_closing_waits_for_no_reader_and_happens_once(run):
         assert list(reader.prompts()) == [PROMPT]
     with open_archive(run) as archive:
         assert list(archive.prompts()) == [PROMPT]
+
+
+def test_a_living_writer_is_named_and_not_disturbed(run):
+    assert living_writer(run) is None
+    with create_archive(run):
+        assert living_writer(run) == run.lock.read_text().strip()
+        with pytest.raises(ArchiveError, match="is being written by pid"):
+            ArchiveLock(run)
+    assert living_writer(run) is None
+
+
+def test_a_writer_lives_as_far_as_it_can_be_looked_for(run, tmp_path):
+    processes = tmp_path / "proc"
+    for pid, opened in (("11", run.lock), ("12", tmp_path)):
+        (processes / pid / "fd").mkdir(parents=True)
+        (processes / pid / "fd" / "0").symlink_to(tmp_path / "closed meanwhile")
+        (processes / pid / "fd" / "3").symlink_to(opened)
+    (processes / "13").mkdir()  # one whose files cannot be seen
+    here, elsewhere = socket.gethostname(), "another.host"
+    for pid, host, lives in (
+        ("11", here, True), ("12", here, False), ("13", here, True), ("14", here, False), ("14", elsewhere, True),
+    ):  # fmt: skip
+        run.lock.write_text(f"pid {pid} on host {host}\n", encoding="utf-8")
+        assert living_writer(run, processes=processes) == (f"pid {pid} on host {host}" if lives else None)
+    run.lock.write_bytes(b"\xff pid 11")
+    assert living_writer(run, processes=processes) is None

@@ -17,6 +17,7 @@ from population.checkpoint import (
     Checkpoint,
     Member,
     load_newest,
+    newest_generation,
     rng_state_from_json,
     rng_state_to_json,
     save_checkpoint,
@@ -97,6 +98,13 @@ def test_only_the_newest_are_kept_counted_by_generation(tmp_path):
         save_checkpoint(tmp_path, checkpoint(generation), keep=2)
     assert names(tmp_path) == ["gen-10000.json", "gen-10001.json", "gen-notes.json"]
     assert load_newest(tmp_path).checkpoint.generation == 10_001
+
+
+def test_the_newest_generation_is_known_by_name(tmp_path):
+    assert newest_generation(tmp_path / "absent") is None
+    for name in ("gen-0002.json", "gen-10001.json", "gen-0003.json.7.tmp", "gen-20000.txt"):
+        (tmp_path / name).write_text("damaged", encoding="utf-8")
+    assert newest_generation(tmp_path) == 10_001
 
 
 def test_keeping_none_is_refused(tmp_path):
