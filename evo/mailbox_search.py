@@ -18,13 +18,13 @@ from evo.loop import State, evolve
 from evo.measured import EvaluationsAwaited, MeasuredElsewhere, MeasuredFiles
 from evo.mutation import RepliesAwaited
 from evo.pending import job_of, publish
-from evo.result import write_result
+from evo.result import first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import Search, prepare_search
 from evo.stop import StopSearch
 from evo.suites import to_suite
 from evo.toolbox import read_seeds
-from fitness.evaluation import Environment, Evaluation
+from fitness.evaluation import Environment
 from fitness.faults import EnvironmentFault
 from fitness.scenario import Suite
 from population.archive import Archive
@@ -123,8 +123,8 @@ class MailboxSearch:
 
     def _environment(self, measured: MeasuredFiles) -> Environment | None:
         """Where the run's first candidate was measured; None where none is yet."""
-        for record in self.archive.evaluations():
-            return Evaluation.from_json(parse_json(record.record)).environment
+        if (began := first_environment(self.archive)) is not None:
+            return began
         for source in map(normalise, read_seeds(self.config.seeds or ())):
             if evaluation := measured.find(source):
                 return evaluation.environment

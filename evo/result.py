@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fitness.evaluation import Evaluation
+from fitness.evaluation import Environment, Evaluation
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json, strict_json, write_atomically
 from population.faults import RunFolderError
@@ -69,6 +69,13 @@ def read_result(run: RunFolder) -> dict[str, Any] | None:
 def is_current(result: Mapping[str, Any], *, generations: int, evaluations: int) -> bool:
     """Whether nothing came after a result: a part of the run that was killed leaves that of the part before it."""
     return (result.get("generations"), result.get("evaluations")) == (generations, evaluations)
+
+
+def first_environment(archive: ArchiveReader) -> Environment | None:
+    """Where a run's first candidate was measured; None before that."""
+    for record in archive.evaluations():
+        return Evaluation.from_json(parse_json(record.record)).environment
+    return None
 
 
 def write_result(run: RunFolder, result: dict[str, Any]) -> None:

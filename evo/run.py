@@ -8,12 +8,13 @@ from typing import Any
 from rich.console import Console
 
 from evo.choices import Settled, settle
-from evo.config import Config
+from evo.config import AnswererKind, BackendKind, Config
 from evo.console import RunConsole
 from evo.loop import evolve
-from evo.result import evaluation_of, write_result
+from evo.result import evaluation_of, first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
+from evo.settings import ConfigError
 from evo.signals import orderly_stop
 from evo.stop import StopSearch
 from evo.toolbox import build_bank
@@ -38,6 +39,7 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     """
     settled = settle(config, machine)
     config = replace(config, seeds=list(settled.seeds))
+    _require_consent(config, settled)
     voice = RunConsole(console=console, budget=config.stop.evaluations)
     voice.head(settled.choices, str(folder.path))
     with ExitStack() as stack:
@@ -50,13 +52,24 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     return Outcome(result=result, exit_code=found if stop.exit_code is None else stop.exit_code)
 
 
+def _require_consent(config: Config, settled: Settled) -> None:
+    """A model's kernels would all be refused here, after they were paid for."""
+    natively = settled.backend is BackendKind.host and config.answerer.kind is AnswererKind.openai
+    if natively and not config.backend.run_model_code:
+        raise ConfigError(
+            "answerer=openai on the host backend: what a model writes would run natively here, with your rights; "
+            "to allow that, add backend.run_model_code=true"
+        )
+
+
 def _search(
     config: Config, settled: Settled, machine: Machine, archive: Archive, folder: RunFolder, voice: RunConsole
 ) -> tuple[StopSearch, dict[str, Any]]:
     """Why it stopped, and the result."""
     require_same_settings(archive, fixed_settings(config, settled))
     search = prepare_search(config, settled, build_bank(config), archive, folder, voice.note)
-    with open_evaluator(config, settled, machine) as evaluator, orderly_stop(), voice.live():
+    began = first_environment(archive)
+    with open_evaluator(config, settled, machine, began=began) as evaluator, orderly_stop(), voice.live():
         toolbox = search.toolbox(evaluator, voice)
         state = search.state()
         if search.checkpoint:

@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from evo.choices import Settled
 from evo.config import BackendKind, Config
 from evo.data import include_folder, seed_folder
 from evo.judging import EvaluatesAll
+from evo.pending import differences
 from evo.tools.bench import Bench
 from evo.tools.disassemble import Disassemble, disassembler
 from evo.tools.draft_judge import DraftJudge
@@ -43,19 +44,19 @@ _GPU_JUDGE = JudgeSettings(warmups=2, repeats=11, least_repeats=5, scenario_budg
 
 @contextmanager
 def open_evaluator(
-    config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = ()
+    config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = (), began: Environment | None = None
 ) -> Iterator[EvaluatesAll]:
-    """The evaluator of the settled backend, its worker ended afterwards.
+    """The evaluator of the settled backend, its worker and its compiler ended afterwards.
 
-    `trusted` sources may run natively on the host besides the shipped seeds. Raises EnvironmentFault, of which
+    `trusted` sources may run natively on the host besides the shipped seeds. `began` is where the run's first candidate
+    was measured: figures of another compiler or baseline do not belong beside it. Raises EnvironmentFault, of which
     BaselineUnavailableError is a kind, before anything is measured.
     """
     if settled.backend is BackendKind.recorded:
         yield _recorded(Path(config.backend.table or ""), settled.suite.name)
         return
-    with _open_worker(config, settled) as worker:
+    with _open_worker(config, settled) as worker, closing(_compiler(config, settled)) as compiler:
         baseline = worker.baseline(settled.suite)
-        compiler = _compiler(config, settled)
         environment = Environment(
             backend=settled.backend.value,
             device=settled.device,
@@ -64,6 +65,8 @@ def open_evaluator(
             baseline=baseline.name,
             baseline_version=baseline.version,
         )
+        if began is not None and (differing := differences(began, environment)):
+            raise EnvironmentFault(f"resume: the run began elsewhere: {', '.join(differing)}; start a new run")
         yield Evaluator(
             suite=settled.suite,
             target=_target(settled.gpu, environment, baseline.roof),

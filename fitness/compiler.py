@@ -50,6 +50,9 @@ class Compiler(Protocol):
     def compile(self, source: str, builds: Sequence[Build]) -> tuple[CompiledBuild, ...]:
         """The builds in their order. Raises CandidateFault (COMPILE_ERROR, INVALID) or EnvironmentFault."""
 
+    def close(self) -> None:
+        """End what it has running."""
+
 
 class NvrtcCompiler:
     """NVRTC, several builds at a time, each within `timeout_s` seconds and `memory_bytes`.

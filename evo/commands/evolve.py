@@ -66,6 +66,7 @@ def _single(overrides: list[str]) -> int:
     else:
         folder = _run_to_resume(config.resume, Path(config.runs))
         earlier = earlier_overrides(folder)
+        _require_own_word(earlier, overrides)
         overrides = merged_overrides(earlier, overrides)
         compose_config(overrides)
     _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
@@ -73,6 +74,13 @@ def _single(overrides: list[str]) -> int:
     if code == BAD_ENVIRONMENT and config.resume is not None:
         keep_options(folder, join_options(earlier))  # Hydra has written down what the run refused
     return code
+
+
+def _require_own_word(earlier: Sequence[str], given: Sequence[str]) -> None:
+    """A folder may come from anywhere: its word is not enough to run a model's code with this user's rights."""
+    asked = [word for word in earlier if word.startswith("backend.run_model_code=")]
+    if asked and not any(word.startswith("backend.run_model_code=") for word in given):
+        raise ConfigError(f"resume: the run was begun with {asked[-1]}; to allow or forbid that here, say it again")
 
 
 def _sweep(overrides: list[str], console: Console) -> int:

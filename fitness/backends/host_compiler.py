@@ -70,6 +70,9 @@ class HostCompiler:
         """Every option but the -D flags."""
         return _FLAGS
 
+    def close(self) -> None:
+        """Nothing runs on between two compilations."""
+
     def compile(self, source: str, builds: Sequence[Build]) -> tuple[CompiledBuild, ...]:
         """The builds in their order, from the cache where they are known; after a fault no further one is begun.
 

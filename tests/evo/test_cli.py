@@ -143,6 +143,24 @@ def test_a_sweep_goes_on_after_a_job_that_fails_and_a_job_can_be_resumed(tmp_pat
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["sweep's"]
 
 
+def test_a_folders_word_is_not_enough_to_run_a_models_code(tmp_path: Path, small_run: list[str]) -> None:
+    words = [word for word in small_run if not word.startswith("name=")]
+    begun = evo(tmp_path, "evolve", *words, "name=trusting", "backend.run_model_code=true")
+    assert begun.returncode == 0
+    resumed = evo(tmp_path, "evolve", "resume=trusting", "stop.generations=2")
+    said = "evo: resume: the run was begun with backend.run_model_code=true; to allow or forbid that here, say it again"
+    assert (resumed.returncode, resumed.stderr.splitlines()) == (2, [said])
+    allowed = evo(tmp_path, "evolve", "resume=trusting", "stop.generations=2", "backend.run_model_code=true")
+    assert allowed.returncode == 0
+
+
+def test_a_model_is_not_paid_for_kernels_that_would_be_refused(tmp_path: Path) -> None:
+    refused = evo(tmp_path, "evolve", "backend=host", "answerer=openai", "answerer.model=m")
+    assert refused.returncode == 2
+    assert "to allow that, add backend.run_model_code=true" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+
+
 def test_a_signal_ends_a_sweep_with_the_job_that_it_strikes(tmp_path: Path, small_run: list[str]) -> None:
     """A model's server sends it while it is asked; the reply that comes afterwards is kept."""
     struck: list[subprocess.Popen[str]] = []

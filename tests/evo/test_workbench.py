@@ -1,0 +1,49 @@
+"""The evaluator that a run gets, on the host backend."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evo.choices import Settled, settle
+from evo.config import Config
+from evo.settings import compose_config
+from evo.workbench import open_evaluator
+from fitness.evaluation import Environment
+from fitness.faults import EnvironmentFault
+from fitness.probe import Machine, probe_machine
+from fitness.process import start_fork_server
+from fitness.worker import PRELOAD
+
+
+@pytest.fixture(scope="module")
+def machine() -> Iterator[Machine]:
+    start_fork_server(PRELOAD)
+    return probe_machine()
+
+
+def host(tmp_path: Path, machine: Machine) -> tuple[Config, Settled]:
+    config = compose_config(["backend=host", "suite=smoke", f"backend.cache={tmp_path}"])
+    return config, settle(config, machine)
+
+
+def test_a_run_that_began_beside_another_baseline_is_not_gone_on_with(tmp_path: Path, machine: Machine) -> None:
+    config, settled = host(tmp_path, machine)
+    began = Environment(
+        backend="host", device=settled.device, driver="", compiler="g++ 1.0 (z80)", baseline="sdpa",
+        baseline_version="torch 0.1",
+    )  # fmt: skip
+    with (
+        pytest.raises(EnvironmentFault, match=r"was g\+\+ 1\.0 \(z80\), now g\+\+ .*version was torch 0\.1"),
+        open_evaluator(config, settled, machine, began=began),
+    ):
+        pass
+
+
+def test_another_driver_is_no_other_place(tmp_path: Path, machine: Machine) -> None:
+    config, settled = host(tmp_path, machine)
+    with open_evaluator(config, settled, machine) as evaluator:
+        here = evaluator.evaluate_all(["no kernel"])[0].environment
+    with open_evaluator(config, settled, machine, began=replace(here, driver="1.0")) as evaluator:
+        assert evaluator.evaluate_all(["no kernel"])[0].environment == here
