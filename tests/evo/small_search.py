@@ -6,6 +6,7 @@ import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ from evo.search import Search
 from evo.stop import StopSearch
 from evo.toolbox import Memory, build_sampler, named_rng
 from evo.tracking import Tracker
-from fitness.backends.recorded import export_table
+from fitness.backends.recorded import RecordedEvaluator, export_table
 from fitness.evaluation import Evaluation, Status
 from fitness.manifest import read_manifest, with_knobs
 from fitness.probe import Machine
@@ -103,17 +104,27 @@ def judge_knobs(source: str, suite: str = "tiny") -> Evaluation:
 
 def write_table(path: Path, suite: str = "tiny") -> Path:
     """The verdicts on every kernel that the knobs can make, as the recorded backend reads them."""
-    knobs = read_manifest(SOURCE).knobs
-    kernels = [
-        with_knobs(SOURCE, dict(zip((knob.name for knob in knobs), values, strict=True)))
-        for values in itertools.product(*(knob.choices for knob in knobs))
-    ]
-    export_table([judge_knobs(kernel, suite) for kernel in kernels], path)
+    export_table([judge_knobs(kernel, suite) for kernel in every_kernel()], path)
     return path
 
 
+def every_kernel() -> list[str]:
+    """All that the knobs can make."""
+    knobs = read_manifest(SOURCE).knobs
+    return [
+        with_knobs(SOURCE, dict(zip((knob.name for knob in knobs), values, strict=True)))
+        for values in itertools.product(*(knob.choices for knob in knobs))
+    ]
+
+
+@cache
+def recorded_table() -> RecordedEvaluator:
+    """The verdicts on every kernel as the recorded backend serves them."""
+    return RecordedEvaluator([judge_knobs(kernel) for kernel in every_kernel()])
+
+
 class KnobJudge:
-    """EvaluatesAll, from the knobs alone; `judged` holds what it was asked for."""
+    """EvaluatesAll, from the recorded table, or by its rule for a kernel of a test's own; `judged` holds what came."""
 
     def __init__(self) -> None:
         self.judged: list[str] = []
@@ -123,7 +134,8 @@ class KnobJudge:
     ) -> list[Evaluation]:
         evaluations = []
         for place, source in enumerate(sources):
-            evaluations.append(judge_knobs(source))
+            found = recorded_table().evaluate(source)
+            evaluations.append(judge_knobs(source) if found.status is Status.UNSUPPORTED else found)
             self.judged.append(source)
             if on_done is not None:
                 on_done(place, evaluations[-1])
