@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, field, is_dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -80,6 +80,7 @@ class ScenarioTiming:
     baseline_difference_rms: float
     baseline_setting: str = "default"  # the fastest of those that the baseline has for this scenario
     roof_ms: float | None = None  # what the device's roof allows at best (fitness/roof.py)
+    clocks: Mapping[str, float] = field(default_factory=dict)  # after the last timed call, where they can be read
 
     @property
     def roof_share(self) -> float | None:
@@ -175,7 +176,7 @@ def _plain(value: object) -> object:
 def _require_finite(value: object, place: str) -> None:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{place} is {value}, which JSON has no word for")
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         for name, each in value.items():
             _require_finite(each, f"{place}.{name}")
     if isinstance(value, tuple):

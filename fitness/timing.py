@@ -186,6 +186,7 @@ class _Samples:
 
     candidate_ms: tuple[float, ...]
     baseline_ms: tuple[float, ...]
+    clocks: Mapping[str, float]  # right after the last pair, while the device still runs as it ran
     last_seed: int
     astray: str  # which timed call gave another result than the baseline; "" where none did
 
@@ -208,8 +209,9 @@ def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Sample
         if not astray and not pair.agrees():
             astray = f"o of timed call {done + 1} is not what the baseline gives on the same inputs"
     return _Samples(
-        candidate_ms=tuple(candidate_ms), baseline_ms=tuple(baseline_ms), last_seed=input_seed, astray=astray
-    )
+        candidate_ms=tuple(candidate_ms), baseline_ms=tuple(baseline_ms), clocks=pair.backend.clocks(),
+        last_seed=input_seed, astray=astray,
+    )  # fmt: skip
 
 
 def _summarise(pair: _Pair, samples: _Samples, settings: JudgeSettings, rng: random.Random) -> ScenarioTiming:
@@ -224,4 +226,5 @@ def _summarise(pair: _Pair, samples: _Samples, settings: JudgeSettings, rng: ran
         speedup_low=interval.low, speedup_high=interval.high, tflops=pair.scenario.flops / (candidate * 1e9),
         baseline_difference_max=float(difference.abs().max()),
         baseline_difference_rms=float(difference.square().mean().sqrt()), baseline_setting=pair.baseline.setting,
+        clocks=samples.clocks,
     )  # fmt: skip

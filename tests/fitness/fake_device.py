@@ -74,7 +74,8 @@ class FakeBackend:
         self.events.append("flush")
 
     def clocks(self):
-        return {}
+        self.events.append("clocks")
+        return {"sm_mhz": 1980.0, "celsius": 41.0}
 
 
 class FakeReplay:

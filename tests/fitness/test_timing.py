@@ -54,6 +54,13 @@ def test_the_figures_are_those_of_the_medians():
     assert timing.scenario == SHAPE.name
 
 
+def test_the_clocks_are_read_once_after_the_timed_calls_and_kept():
+    found, events = timed()
+    assert found.timing.clocks == {"sm_mhz": 1980.0, "celsius": 41.0}
+    assert events.count("clocks") == 1
+    assert not any(event.startswith("time") for event in events[events.index("clocks") :])
+
+
 def test_every_timed_call_finds_a_cold_cache_and_the_candidate_poisoned_outputs():
     _, events = timed()
     for before, event in pairwise(events):

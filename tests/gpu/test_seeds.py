@@ -66,6 +66,7 @@ def test_a_hopper_kernel_passes_on_its_twelve_cells(judge, fa3_worker):
     assert (evaluation.status, evaluation.reason) == (Status.PASSED, "")
     assert len(evaluation.timings) == 12
     assert evaluation.environment.baseline == "fa3"
+    assert all(timing.clocks["sm_mhz"] > 300 and 10 < timing.clocks["celsius"] < 100 for timing in evaluation.timings)
     assert {timing.baseline_setting for timing in evaluation.timings} <= {"num_splits=1", "num_splits=0"}
 
 
