@@ -59,6 +59,12 @@ def test_a_prompt_holds_every_part_and_ends_as_it_must():
     assert "Measured on NVIDIA H200 beside FlashAttention-3 3.0.0. Geometric mean of the speedups: 1.1320." in prompt
     assert "| s0 | 2.0000 | 2.5000 | 1.250 |" in prompt
     assert "| s1 | 2.0000 | 1.7500 | 0.875 (worst) | - |" in prompt
+    assert "- f, HEAD_DIM=64: 168 registers, 24 bytes spilled, 512 bytes of static shared memory; wgmma" in prompt
+    assert "- PASSED, 0.970 times its parent's score: oldest\n" in prompt
+    assert "- COMPILE_ERROR (line 3: expected ;): middle\n" in prompt
+    assert "- INCORRECT (o is zero): change not described\n" in prompt
+    assert "```text\nerror 0\nerror 1\n" in prompt
+    assert prompt.endswith(f"\n\nQuestion: Do you win in kernel cycles?\n\n{LAST_LINE}")
 
 
 def test_the_room_below_the_roof_is_told_where_it_was_measured():
@@ -67,12 +73,6 @@ def test_the_room_below_the_roof_is_told_where_it_was_measured():
     prompt = build_prompt(replace(PARTS, parents=(replace(PARTS.parents[0], scenarios=scenarios),)), SHORT, 100_000)
     row = next(line for line in prompt.splitlines() if line.startswith(f"| {first.name} |"))
     assert row.endswith("| 68 % |")
-    assert "- f, HEAD_DIM=64: 168 registers, 24 bytes spilled, 512 bytes of static shared memory; wgmma" in prompt
-    assert "- PASSED, 0.970 times its parent's score: oldest\n" in prompt
-    assert "- COMPILE_ERROR (line 3: expected ;): middle\n" in prompt
-    assert "- INCORRECT (o is zero): change not described\n" in prompt
-    assert "```text\nerror 0\nerror 1\n" in prompt
-    assert prompt.endswith(f"\n\nQuestion: Do you win in kernel cycles?\n\n{LAST_LINE}")
     assert prompt.count("(worst)") == 1
     assert "\n\n\n" not in prompt.replace(SOURCE, "")
 
