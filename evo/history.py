@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any
 
+from evo.noise import noise
 from fitness.evaluation import Evaluation
 from population.individual import Individual
 
@@ -55,6 +56,7 @@ class History:
     def __init__(self) -> None:
         self._individuals: dict[str, Individual] = {}
         self._evaluations: dict[str, Evaluation] = {}
+        self._noise: dict[str, float] = {}
         self._attempts: list[Attempt] = []
         self._by_parent: dict[str, list[Attempt]] = {}
         self._by_child: dict[str, Attempt] = {}
@@ -74,6 +76,7 @@ class History:
     def add_evaluation(self, individual_id: str, evaluation: Evaluation) -> None:
         """Remember what was measured of an individual."""
         self._evaluations[individual_id] = evaluation
+        self._noise[individual_id] = noise(evaluation)
 
     def knows(self, individual_id: str) -> bool:
         """Whether a candidate of this very text was there before."""
@@ -95,6 +98,10 @@ class History:
         """An individual's geometric mean speedup; 0.0 where it failed or was not judged."""
         evaluation = self._evaluations.get(individual_id)
         return 0.0 if evaluation is None or evaluation.geomean is None else evaluation.geomean
+
+    def noise(self, individual_id: str) -> float:
+        """How far an individual's geomean may be off by measuring alone, as a share of it; 0.0 where it has none."""
+        return self._noise.get(individual_id, 0.0)
 
     def speedups(self, individual_id: str) -> Mapping[str, float]:
         """Speedup by scenario, in the suite's order; empty unless PASSED."""
