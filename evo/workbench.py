@@ -156,9 +156,8 @@ def _target(gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
         return Target(
             names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True, roof=roof
         )
-    names = frozenset({"portable", "sm_80", gpu.arch} if gpu.capability >= (8, 0) else {"portable"})
     return Target(
-        names=names, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
+        names=gpu.targets, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
     )
 
 
