@@ -79,6 +79,11 @@ class History:
         """Whether a candidate of this very text was there before."""
         return individual_id in self._individuals
 
+    def seeds(self) -> list[Individual]:
+        """The individuals without parents, in the order in which they were named."""
+        seeds = [each for each in self._individuals.values() if each.birth < 0]
+        return sorted(seeds, key=lambda seed: seed.birth, reverse=True)
+
     def individual(self, individual_id: str) -> Individual:
         """The individual of an id. Raises KeyError."""
         return self._individuals[individual_id]

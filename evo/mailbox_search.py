@@ -21,6 +21,7 @@ from evo.pending import job_of, publish
 from evo.result import first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import Search, prepare_search
+from evo.settings import ConfigError
 from evo.stop import StopSearch
 from evo.suites import to_suite
 from evo.toolbox import read_seeds
@@ -88,6 +89,8 @@ class MailboxSearch:
 
     def ask(self, count: int | None) -> Waiting:
         """Begin the next generation with that many questions (None: lambda_), or put those under way once more."""
+        if count is not None and self.config.single_shot.questions is not None:
+            raise ConfigError(f"n={count}: a single shot puts all its questions at once; leave n out")
         standstill = self._go_on({}, wanted=count or self.config.evolution.lambda_)
         begun = standstill.gate.count
         if begun and count not in (None, begun) and standstill.gate.wanted is not None:

@@ -26,7 +26,7 @@ FREE_SETTINGS = (  # may change from one part of a run to the next; any other ch
 def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
     """The settings that must stay, flat, as JSON types; what was left to us stands in as it was settled."""
     flat = dict(_flatten(asdict(config), ""))
-    kept = {key: value for key, value in flat.items() if not _is_free(key)}
+    kept = {key: value for key, value in flat.items() if not _is_free(key) and not _changes_nothing(key, config)}
     scenarios = [scenario.to_json() for scenario in (*settled.suite.scenarios, *settled.suite.edges)]
     return kept | {
         "backend": settled.backend.value,
@@ -71,13 +71,26 @@ def _flatten(node: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
         if isinstance(value, Mapping):
             flat += _flatten(value, f"{key}.")
         else:
-            flat.append((key, value.value if isinstance(value, Enum) else value))
+            flat.append((key, _plain(value)))
     return flat
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value.value if isinstance(value, Enum) else value
 
 
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def _changes_nothing(key: str, config: Config) -> bool:
+    """Settings younger than runs that are about, at the value that stands for how it was before them."""
+    if key.startswith("single_shot."):
+        return config.single_shot.questions is None
+    return key == "questions.all_styles" and not config.questions.all_styles
 
 
 def _is_free(key: str) -> bool:

@@ -53,7 +53,7 @@ class Search:
         """What has come of it, as result.json holds it."""
         summary = {
             "suite": self.settled.suite.name,
-            "style": self.config.style.kind.value,
+            "style": ", ".join(self.config.asked_styles),
             "answerer": self.config.answerer.kind.value,
             "model": self.config.answerer.model,
             "selection": self.config.selection.kind.value,

@@ -1,5 +1,6 @@
 """Builds a search from its configuration: each step of the loop, with all that it works with."""
 
+import functools
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -28,6 +29,7 @@ from evo.prompt import PromptTemplate, ToolsPart, load_template
 from evo.reply_records import to_reply
 from evo.selection import Lexicase, Selection, Tournament
 from evo.settings import ConfigError
+from evo.single_shot import single_shot
 from evo.stop import StopSearch, check
 from evo.tools.bench import Bench
 from evo.tracking import Tracker
@@ -139,13 +141,16 @@ def build_toolbox(
     )
     bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
     spent_usd = memory.archive.spend_so_far()["cost_usd"]
+    asker = functools.partial(_build_asker, config, settled, memory, bench)
+    shot = single_shot(config, memory.sampler, memory.history, asker, lambda: named_rng(config.rng_seed, "single shot"))
+    added = AddedQuestions(folder=keeper.run.questions, archive=memory.archive, sampler=memory.sampler)
     mutation = Mutation(
-        asker=_build_asker(config, settled, memory, bench),
+        asker=shot or asker(Style(config.style.kind.value)),
         answerer=answerer or build_answerer(config, keeper.run, spent_usd=spent_usd, bench=bench),
         archive=memory.archive,
         history=memory.history,
         concurrency=config.answerer.concurrency,
-        take_in=AddedQuestions(folder=keeper.run.questions, archive=memory.archive, sampler=memory.sampler).take_in,
+        take_in=(lambda _number: None) if shot else added.take_in,  # a shot's questions are fixed beforehand
     )
     steps = Steps(
         config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console
@@ -153,7 +158,7 @@ def build_toolbox(
     toolbox = base.Toolbox()
     toolbox.register("stop", steps.stop)
     toolbox.register("sow", steps.sow)
-    toolbox.register("select_parents", steps.select_parents)
+    toolbox.register("select_parents", (shot or steps).select_parents)
     toolbox.register("vary", mutation.vary)
     toolbox.register("evaluate", judging.evaluate)
     toolbox.register("next_birth", steps.next_birth)
@@ -175,9 +180,9 @@ def _telling(memory: Memory, console: RunConsole) -> Callable[[Individual, Evalu
     return on_judged
 
 
-def _build_asker(config: Config, settled: Settled, memory: Memory, bench: Bench | None) -> Asker:
+def _build_asker(config: Config, settled: Settled, memory: Memory, bench: Bench | None, style: Style) -> Asker:
     phrasing = Phrasing(
-        style=Style(config.style.kind.value),
+        style=style,
         template=read_template(config.style.template),
         budget_tokens=config.style.budget_tokens,
         device=settled.device,
@@ -202,7 +207,7 @@ def build_sampler(config: Config, bank: Bank) -> QuestionSampler:
     return QuestionSampler(
         bank,
         named_rng(config.rng_seed, "questions"),
-        styles=(Style(config.style.kind.value),),
+        styles=tuple(Style) if config.questions.all_styles else (Style(config.style.kind.value),),
         mode=SamplingMode(config.questions.sampling.value),
     )
 
