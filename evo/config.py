@@ -62,6 +62,14 @@ class SamplingKind(Enum):
     uniform = "uniform"
 
 
+class LoggerKind(Enum):
+    """Which program is told of a run's figures."""
+
+    none = "none"
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
+
+
 class ElementKind(Enum):
     """The element type of a scenario."""
 
@@ -205,6 +213,15 @@ class QuestionsConfig:
 
 
 @dataclass
+class LoggerConfig:
+    """conf/logger"""
+
+    kind: LoggerKind = LoggerKind.none
+    tracking_uri: str = "file:./mlruns"
+    experiment: str = "question-evo"
+
+
+@dataclass
 class SingleShotConfig:
     """An experiment in place of a search: so many questions about each seed, each in every style; null: a search."""
 
@@ -232,6 +249,7 @@ class Config:
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     stop: StopConfig = field(default_factory=StopConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
 
     @property
     def asked_styles(self) -> list[str]:

@@ -101,6 +101,10 @@ class History:
         evaluation = self._evaluations.get(individual_id)
         return 0.0 if evaluation is None or evaluation.geomean is None else evaluation.geomean
 
+    def judged_layers(self) -> list[str]:
+        """The layer of the question behind each candidate that was judged; seeds have none."""
+        return [attempt.layer for child, attempt in self._by_child.items() if child in self._evaluations]
+
     def speedups(self, individual_id: str) -> Mapping[str, float]:
         """Speedup by scenario, in the suite's order; empty unless PASSED."""
         evaluation = self._evaluations.get(individual_id)

@@ -23,6 +23,7 @@ from evo.data import seed_folder
 from evo.history import History
 from evo.judging import EvaluatesAll, Judging
 from evo.keeping import Keeper
+from evo.loggers.reporting import NO_REPORT, Report
 from evo.loop import State
 from evo.mutation import Mutation
 from evo.prompt import PromptTemplate, ToolsPart, load_template
@@ -125,7 +126,7 @@ class Steps:
 
 def build_toolbox(
     config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole,
-    answerer: Answerer | None = None,
+    answerer: Answerer | None = None, report: Report = NO_REPORT,
 ) -> base.Toolbox:  # fmt: skip
     """The loop's steps, registered under the names that it calls them by. Raises ConfigError or AnswererError.
 
@@ -137,7 +138,7 @@ def build_toolbox(
         history=memory.history,
         sampler=memory.sampler,
         budget=config.stop.evaluations,
-        on_judged=_telling(memory, console),
+        on_judged=_telling(memory, console, report),
     )
     bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
     spent_usd = memory.archive.spend_so_far()["cost_usd"]
@@ -168,14 +169,15 @@ def build_toolbox(
     return toolbox
 
 
-def _telling(memory: Memory, console: RunConsole) -> Callable[[Individual, Evaluation], None]:
-    """Counts each evaluation and tells a person of it."""
+def _telling(memory: Memory, console: RunConsole, report: Report) -> Callable[[Individual, Evaluation], None]:
+    """Counts each evaluation, and tells a person and a logger of it."""
 
     def on_judged(individual: Individual, evaluation: Evaluation) -> None:
         memory.tracker.judged(evaluation)
         asked = memory.history.attempt_of(individual.id)
         gain = memory.history.gain(asked) if asked else None
         console.judged(individual.id, evaluation, memory.tracker, asked, gain)
+        report.judged(evaluation, memory.history, memory.tracker)
 
     return on_judged
 
