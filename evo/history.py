@@ -82,6 +82,11 @@ class History:
         """Whether a candidate of this very text was there before."""
         return individual_id in self._individuals
 
+    def seeds(self) -> list[Individual]:
+        """The individuals without parents, in the order in which they were named."""
+        seeds = [each for each in self._individuals.values() if each.birth < 0]
+        return sorted(seeds, key=lambda seed: seed.birth, reverse=True)
+
     def individual(self, individual_id: str) -> Individual:
         """The individual of an id. Raises KeyError."""
         return self._individuals[individual_id]
@@ -102,6 +107,10 @@ class History:
     def noise(self, individual_id: str) -> float:
         """How far an individual's geomean may be off by measuring alone, as a share of it; 0.0 where it has none."""
         return self._noise.get(individual_id, 0.0)
+
+    def judged_layers(self) -> list[str]:
+        """The layer of the question behind each candidate that was judged; seeds have none."""
+        return [attempt.layer for child, attempt in self._by_child.items() if child in self._evaluations]
 
     def speedups(self, individual_id: str) -> Mapping[str, float]:
         """Speedup by scenario, in the suite's order; empty unless PASSED."""

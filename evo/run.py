@@ -10,6 +10,7 @@ from rich.console import Console
 from evo.choices import Settled, settle
 from evo.config import Config
 from evo.console import RunConsole
+from evo.loggers.reporting import open_report
 from evo.loop import evolve
 from evo.preflight import refuse_pointless
 from evo.result import evaluation_of, first_environment, write_result
@@ -60,8 +61,12 @@ def _search(
     require_same_settings(archive, fixed_settings(config, settled))
     search = prepare_search(config, settled, build_bank(config), archive, folder, voice.note)
     began = first_environment(archive)
-    with open_evaluator(config, settled, machine, began=began) as evaluator, voice.live():
-        toolbox = search.toolbox(evaluator, voice)
+    with (
+        open_report(config, folder, archive, voice.note) as report,
+        open_evaluator(config, settled, machine, began=began) as evaluator,
+        voice.live(),
+    ):
+        toolbox = search.toolbox(evaluator, voice, report=report)
         state = search.state()
         if search.checkpoint:
             made = search.memory.tracker.evaluations

@@ -2,14 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from evo.choices import Settled
 from evo.config import BackendKind, Config
-from evo.data import include_folder
+from evo.data import cache_folder, include_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
 from evo.seeds import shipped_sources
@@ -147,14 +147,6 @@ def _compiler(config: Config, settled: Settled) -> Compiler:
     )
 
 
-def cache_folder(configured: str | None, environment: Mapping[str, str]) -> Path:
-    """Where builds are kept: as configured, else where the XDG base directory specification puts a user's caches."""
-    if configured:
-        return Path(configured).expanduser()
-    caches = Path(environment.get("XDG_CACHE_HOME", ""))
-    return (caches if caches.is_absolute() else Path.home() / ".cache") / "question-evo"
-
-
 def _processes(config: Config) -> int:
     return config.backend.compile_processes or os.cpu_count() or 1
 
@@ -165,9 +157,8 @@ def _target(gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
         return Target(
             names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True, roof=roof
         )
-    names = frozenset({"portable", "sm_80", gpu.arch} if gpu.capability >= (8, 0) else {"portable"})
     return Target(
-        names=names, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
+        names=gpu.targets, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
     )
 
 

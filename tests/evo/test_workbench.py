@@ -9,7 +9,7 @@ import pytest
 from evo.choices import Settled, settle
 from evo.config import Config
 from evo.settings import compose_config
-from evo.workbench import cache_folder, open_evaluator
+from evo.workbench import open_evaluator
 from fitness.evaluation import Environment
 from fitness.faults import EnvironmentFault
 from fitness.fork_server import start_fork_server
@@ -47,10 +47,3 @@ def test_another_driver_is_no_other_place(tmp_path: Path, machine: Machine) -> N
         here = evaluator.evaluate_all(["no kernel"])[0].environment
     with open_evaluator(config, settled, machine, began=replace(here, driver="1.0")) as evaluator:
         assert evaluator.evaluate_all(["no kernel"])[0].environment == here
-
-
-def test_builds_are_kept_where_the_user_keeps_caches() -> None:
-    assert cache_folder(None, {"XDG_CACHE_HOME": "/caches"}) == Path("/caches/question-evo")
-    assert cache_folder(None, {}) == Path.home() / ".cache/question-evo"
-    assert cache_folder(None, {"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache/question-evo"
-    assert cache_folder("~/builds", {"XDG_CACHE_HOME": "/caches"}) == Path.home() / "builds"
