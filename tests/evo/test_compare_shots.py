@@ -10,7 +10,7 @@ import pytest
 from by_files import evo
 from small_runs import write_run
 from small_search import run_part, small_config
-from test_single_shot import BANK, shot, shot_config
+from small_shots import BANK, shot, shot_config
 
 from evo.compare.funnel import Funnel
 from evo.compare.shots import Shot, compare_shots, read_shots

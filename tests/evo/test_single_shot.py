@@ -1,6 +1,5 @@
 """The same question about the same parent in every style: exactly paired, in random order, whoever answers."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
@@ -8,42 +7,16 @@ from pathlib import Path
 import pytest
 from by_files import ByFiles, by_files, evo
 from small_search import SEED, KnobJudge, run_part, small_config, snapshot
+from small_shots import BANK, STYLES, pairs, prompts, shot, shot_config
 
-from evo.config import Config, SingleShotConfig, StyleKind
-from evo.keeping import recorded_attempts
+from evo.config import SingleShotConfig, StyleKind
 from evo.run_settings import recorded_settings
 from fitness.manifest import with_knobs
 from population.archive_reader import read_archive
-from population.run_folder import RunFolder, create_run_folder
-from questions.bank import load_bank, shipped_bank_path
+from population.run_folder import create_run_folder
 from questions.phrasing import phrase
 from questions.question import Style
 from questions.sampler import NoQuestionError
-
-STYLES = [StyleKind.question, StyleKind.imperative, StyleKind.prescription, StyleKind.bare]
-BANK = load_bank([shipped_bank_path()])
-
-
-def shot_config(*, questions: int = 3, rng_seed: int = 0, evaluations: int | None = None) -> Config:
-    config = small_config(generations=None, evaluations=evaluations)
-    return replace(config, rng_seed=rng_seed, single_shot=SingleShotConfig(questions=questions, styles=STYLES))
-
-
-def shot(root: Path, name: str, config: Config) -> RunFolder:
-    folder = create_run_folder(root, name)
-    assert run_part(config, folder, bank=BANK).reason == "every question of the single shot was put once"
-    return folder
-
-
-def pairs(folder: RunFolder) -> list[tuple[str, str, str]]:
-    """Parent, question and style of each shot, in the order of asking."""
-    with read_archive(folder) as archive:
-        return [(each.parent_ids[0], each.question_id, each.style) for each in recorded_attempts(archive)]
-
-
-def prompts(folder: RunFolder) -> Sequence[str]:
-    with read_archive(folder) as archive:
-        return [each.text for each in sorted(archive.prompts(), key=lambda each: each.number)]
 
 
 def test_every_question_is_put_once_in_every_style_in_random_order(tmp_path: Path) -> None:
