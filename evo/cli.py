@@ -12,10 +12,12 @@ from evo.commands.errors import BAD_ENVIRONMENT, complain, guarded
 from evo.commands.evaluate import evaluate
 from evo.commands.evolve import evolve
 from evo.commands.questions import questions
+from evo.commands.report import report
 from evo.commands.runs import runs
 from evo.commands.tell import tell
 from evo.commands.trace import trace
 from evo.commands.verify import verify
+from evo.commands.watch import watch
 from evo.console import open_console
 
 USAGE = """\
@@ -28,6 +30,8 @@ usage: evo COMMAND [arguments]
   evaluate RUN [backend.…=value …]    measure RUN/pending into RUN/measured, on any machine that holds the two
   questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
   compare RUNS… [by=style]            statistics over runs, in groups; --csv FILE, --json FILE, --plot FILE.png|.svg
+  report RUN [--out FILE]             what happened in a run, as one HTML file: report.html in its folder
+  watch RUN [RUN…] [port=8765]        the same, live, for a browser on this machine, while the search goes on
   runs [FOLDER] [--json]              every run below a folder: its state, its best, what it has cost
   trace export|replay                 a run as one file, export RUN [--out FILE]; the same search from it, replay FILE
   doctor                              what this machine has, and what to install for what it lacks
@@ -47,7 +51,7 @@ def _compare(arguments: Sequence[str], console: Console) -> int:
 Command = Callable[[Sequence[str], Console], int]
 COMMANDS: Mapping[str, Command] = {
     "evolve": evolve, "verify": verify, "ask": ask, "tell": tell, "evaluate": evaluate, "questions": questions,
-    "compare": _compare, "runs": runs, "trace": trace, "doctor": doctor,
+    "compare": _compare, "report": report, "watch": watch, "runs": runs, "trace": trace, "doctor": doctor,
 }  # fmt: skip
 
 

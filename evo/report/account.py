@@ -30,7 +30,7 @@ class Milestone:
     place: int
     kernel: str
     geomean: float
-    timings: tuple[ScenarioTiming, ...]
+    timings: tuple[ScenarioTiming, ...]  # empty where the page has no column for it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +92,11 @@ class Account:
     def best(self) -> Milestone | None:
         """The champion's evaluation; None where nothing passed."""
         return self.milestones[-1] if self.milestones else None
+
+    @property
+    def told(self) -> frozenset[str]:
+        """The kernels that the page tells in full, and can lead to."""
+        return frozenset(step.kernel for step in (*self.line, *self.beside) if step.detail is not None)
 
     @property
     def statuses(self) -> dict[str, int]:

@@ -38,18 +38,18 @@ def report_page(account: Account) -> Page:
     return _page("run.html", live=False, title=account.row.name, **_of_run(account))
 
 
-def live_page(account: Account, runs: Mapping[str, str]) -> Page:
-    """The same, renewing itself; `runs` are the names of all runs that are watched, by their addresses."""
-    return _page("run.html", live=True, title=account.row.name, runs=runs, **_of_run(account))
+def live_page(account: Account, name: str, *, several: bool) -> Page:
+    """The same, renewing itself; of several runs each is called by its name among them."""
+    return _page("run.html", live=True, title=name, several=several, **_of_run(account))
 
 
-def overview_page(accounts: Mapping[str, Account], troubles: Mapping[str, str], runs: Mapping[str, str]) -> Page:
-    """Several runs side by side, by address; `troubles` tells of those that cannot be read now."""
+def overview_page(accounts: Mapping[str, Account], troubles: Mapping[str, str], names: Mapping[str, str]) -> Page:
+    """Several runs side by side, all by address; `troubles` tells of those that cannot be read now."""
     return _page(
         "overview.html",
         live=True,
-        title=f"{len(runs)} runs",
-        runs=runs,
+        title=f"{len(names)} runs",
+        names=names,
         accounts=accounts,
         troubles=troubles,
         picture=side_by_side(accounts, "overview"),
@@ -57,9 +57,9 @@ def overview_page(accounts: Mapping[str, Account], troubles: Mapping[str, str], 
     )
 
 
-def trouble_page(name: str, trouble: str, runs: Mapping[str, str]) -> Page:
+def trouble_page(name: str, trouble: str, *, several: bool) -> Page:
     """A line about a run that cannot be read now, on a page that tries again."""
-    return _page("trouble.html", live=True, title=name, trouble=trouble, runs=runs)
+    return _page("trouble.html", live=True, title=name, trouble=trouble, several=several)
 
 
 def _page(template: str, *, live: bool, **values: Any) -> Page:  # noqa: ANN401  # what a template asks for
@@ -68,7 +68,7 @@ def _page(template: str, *, live: bool, **values: Any) -> Page:  # noqa: ANN401 
     script = (_TEMPLATES / "page.js").read_text(encoding="utf-8").strip()
     policy = _policy(style, script, live=live)
     html = environment.get_template(template).render(
-        style=Markup(style), script=Markup(script), policy=policy, live=live, **{"runs": {}, **values}  # noqa: S704
+        style=Markup(style), script=Markup(script), policy=policy, live=live, **{"several": False, **values}  # noqa: S704
     )  # fmt: skip
     return Page(html=html, policy=policy)
 

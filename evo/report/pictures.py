@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from evo.report.account import Account, Measured
 from evo.report.svg import Picture, colour, picture
-from evo.report.thinning import CELLS, MOST_COLUMNS, drawn_apart, most_telling
+from evo.report.thinning import CELLS, drawn_apart
 from evo.settings import ConfigError
 from population.records import Birth
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 SERIES = 8  # runs that one picture can tell apart by colour
 _WIDE, _HIGH = 9.6, 4.0  # inches, at 72 units of the SVG each
+_DASHES = ("-", "--", ":", "-.")
 _NEAR_ONE = 0.6  # from which best on the baseline's own line is drawn
 
 
@@ -67,7 +68,8 @@ def side_by_side(accounts: Mapping[str, Account], name: str) -> Picture:
         for place, account in enumerate(accounts.values()):
             curve = account.best_so_far
             line = colour(f"series-{place % SERIES + 1}")
-            axes.plot(range(1, len(curve) + 1), curve, color=line, linewidth=2, drawstyle="steps-post")
+            dashes = _DASHES[place // SERIES % len(_DASHES)]
+            axes.plot(*_corners(curve), color=line, linewidth=2, linestyle=dashes, drawstyle="steps-post")
             if curve:
                 axes.plot([len(curve)], [curve[-1]], "o", color=line, markersize=5)
         axes.set_xlabel("evaluations")
@@ -113,8 +115,7 @@ def _draw_way(axes: "Axes", account: Account) -> dict[str, str]:
         ha="right" if best.place > len(curve) / 2 else "left", color=colour("ink"), weight="bold",
     )  # fmt: skip
     axes.margins(y=0.12)
-    gains = [each.geomean for each in account.milestones]
-    shown = [account.milestones[place] for place in most_telling(gains, MOST_COLUMNS)]
+    shown = [each for each in account.milestones if each.timings and each.kernel in account.told]
     words = {f"#k-{each.kernel}": f"evaluation {each.place}: {each.geomean:.4f} ×, {each.kernel}" for each in shown}
     points = axes.scatter(
         [each.place for each in shown], [each.geomean for each in shown],
@@ -122,6 +123,13 @@ def _draw_way(axes: "Axes", account: Account) -> dict[str, str]:
     )  # fmt: skip
     points.set_urls(list(words))
     return words
+
+
+def _corners(curve: Sequence[float]) -> tuple[list[int], list[float]]:
+    """Where a curve of steps changes, and its ends."""
+    ends = (0, len(curve) - 1)
+    places = [at for at in range(len(curve)) if at in ends or curve[at] != curve[at - 1]]
+    return [at + 1 for at in places], [curve[at] for at in places]
 
 
 def _draw_failures(axes: "Axes", measured: Sequence[Measured], kinds: Sequence[str]) -> None:

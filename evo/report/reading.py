@@ -18,6 +18,7 @@ from evo.run_settings import recorded_settings
 from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader, read_archive
 from population.atomic_file import parse_json
+from population.faults import ArchiveError
 from population.lineage import Lineage
 from population.records import Birth, Score
 from population.run_folder import RunFolder
@@ -28,7 +29,11 @@ _MOST_SOURCE = 200_000  # characters of the champion
 def read_account(run: RunFolder, *, now: float) -> Account:
     """All that a page tells of a run; `now` is in seconds since 1970. Raises RunFault where it cannot be read."""
     with read_archive(run) as archive:
-        return _Reading(run.path, archive).account(now)
+        try:
+            return _Reading(run.path, archive).account(now)
+        except (KeyError, TypeError, ValueError) as error:
+            expected = "restore a copy, or use the version of evo that wrote it"
+            raise ArchiveError(f"{run.archive}: it holds a record that cannot be read ({error!r}); {expected}") from error
 
 
 class _Reading:
@@ -80,7 +85,7 @@ class _Reading:
         beside = [each.kernel for each in reversed(self._tops) if each.kernel not in set(line)]
         names = list(dict.fromkeys([*line, *beside]))
         gains = {name: self._gain(self._births[name]) for name in names}
-        first = {line[0]: math.inf, line[-1]: math.inf}
+        first = dict.fromkeys((line[0], line[-1], *(each.kernel for each in self._shown_tops())), math.inf)
         ranked = sorted(names, key=lambda name: -first.get(name, gains[name] or 0.0))[:MOST_DETAILED]
         room = Room()
         details = {name: self._detail(self._births[name], room) for name in ranked}
