@@ -121,7 +121,9 @@ class _Breeding:
         )  # fmt: skip
 
 
-def breed(folder: RunFolder, *, individuals: int, suite: str = "core26", style: str = "question", rng_seed: int = 0) -> None:
+def breed(
+    folder: RunFolder, *, individuals: int, suite: str = "core26", style: str = "question", rng_seed: int = 0
+) -> None:
     """Fill a run's folder that `create_run_folder` made: one seed, and children to the number of individuals."""
     settings = {"suite": suite, "style.kind": style, "answerer.kind": "openai", "rng_seed": rng_seed, "baseline": "fa3"}
     with create_archive(folder) as archive:

@@ -42,9 +42,7 @@ def main() -> None:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)
-        figures = [
-            _report(root, arguments.individuals), _compare(root, arguments.runs, arguments.evaluations)
-        ]  # fmt: skip
+        figures = [_report(root, arguments.individuals), _compare(root, arguments.runs, arguments.evaluations)]
     rows = [tuple(asdict(each).values()) for each in figures]
     print_table(("", "s", "processor s", "limit s", "bytes", "limit"), rows)
     write_record(arguments.out, look_around(), {"commands": [asdict(each) for each in figures]}, {})
@@ -54,7 +52,8 @@ def _report(root: Path, individuals: int) -> Taken:
     folder = create_run_folder(root, "large")
     breed(folder, individuals=individuals)
     words = [str(folder.path)]
-    return _timed(f"report of {individuals} individuals", report, words, folder.report, REPORT_LIMIT_S, REPORT_LIMIT_BYTES)
+    what = f"report of {individuals} individuals"
+    return _timed(what, report, words, folder.report, REPORT_LIMIT_S, REPORT_LIMIT_BYTES)
 
 
 def _compare(root: Path, runs: int, evaluations: int) -> Taken:

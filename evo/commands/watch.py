@@ -71,7 +71,8 @@ def _open(wanted: _Wanted, pages: Watch) -> PageServer:
     try:
         return PageServer(pages, host=wanted.host, port=wanted.port)
     except (socket.gaierror, UnicodeError) as error:
-        raise ConfigError(f"watch: host={wanted.host}: {error}; expected a name or an address of this machine") from error
+        expected = "expected a name or an address of this machine"
+        raise ConfigError(f"watch: host={wanted.host}: {error}; {expected}") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             trouble = "is taken, perhaps by another evo watch; name another, or port=0 for any that is free"

@@ -18,7 +18,7 @@ from markupsafe import Markup
 from evo.report.account import Account
 from evo.report.heat import SHADES, against_baseline, against_roof, speedup_cell
 from evo.report.pictures import SERIES, family_tree, side_by_side, way_to_the_best
-from evo.report.thinning import cut
+from evo.report.thinning import MOST_IN_A_ROW, cut
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _CHANGE_SPAN = 1.5  # the factor over the parent that the strongest shade stands for
@@ -68,6 +68,7 @@ def _page(template: str, *, live: bool, **values: Any) -> Page:  # noqa: ANN401 
     script = (_TEMPLATES / "page.js").read_text(encoding="utf-8").strip()
     policy = _policy(style, script, live=live)
     html = environment.get_template(template).render(
+        most_in_a_row=MOST_IN_A_ROW,
         style=Markup(style), script=Markup(script), policy=policy, live=live, **{"several": False, **values}  # noqa: S704
     )  # fmt: skip
     return Page(html=html, policy=policy)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from evo.report.account import Account, Measured
 from evo.report.svg import Picture, colour, picture
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 SERIES = 8  # runs that one picture can tell apart by colour
 _WIDE, _HIGH = 9.6, 4.0  # inches, at 72 units of the SVG each
 _DASHES = ("-", "--", ":", "-.")
+_GAP = float("nan")  # where a line is interrupted
 _NEAR_ONE = 0.6  # from which best on the baseline's own line is drawn
 
 
@@ -84,7 +85,7 @@ def _figure(high: float) -> Iterator["Figure"]:
     from matplotlib.figure import Figure
 
     ink, muted, rule = colour("ink"), colour("muted"), colour("rule")
-    settings = {
+    settings: Any = {
         "font.size": 10, "text.color": ink, "axes.labelcolor": muted, "xtick.color": rule, "ytick.color": rule,
         "xtick.labelcolor": muted, "ytick.labelcolor": muted, "axes.edgecolor": rule, "axes.spines.top": False,
         "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "y", "grid.color": rule,
@@ -99,7 +100,7 @@ def _draw_way(axes: "Axes", account: Account) -> dict[str, str]:
     others = [each for each in account.measured if each.geomean is not None and each.place not in tops]
     drawn = drawn_apart(others, lambda each: (each.place, each.geomean or 0.0))
     axes.plot(
-        [each.place for each in drawn], [each.geomean for each in drawn],
+        [each.place for each in drawn], [each.geomean or 0.0 for each in drawn],
         "o", color=colour("soft"), markersize=3.6, markeredgewidth=0,
     )  # fmt: skip
     curve = [(place, best) for place, best in enumerate(account.best_so_far, start=1) if best > 0]
@@ -138,8 +139,8 @@ def _draw_failures(axes: "Axes", measured: Sequence[Measured], kinds: Sequence[s
     for row, kind in enumerate(kinds):
         places = [each.place for each in measured if each.status == kind]
         apart = {int(place / broad): place for place in reversed(places)}
-        xs = [x for place in apart.values() for x in (place, place, None)]
-        ys = [y for _ in apart for y in (row - 0.32, row + 0.32, None)]
+        xs = [x for place in apart.values() for x in (place, place, _GAP)]
+        ys = [y for _ in apart for y in (row - 0.32, row + 0.32, _GAP)]
         axes.plot(xs, ys, color=colour("bad"), linewidth=1.3)
     counts = [sum(each.status == kind for each in measured) for kind in kinds]
     axes.set_yticks(range(len(kinds)), [f"{kind} {count}" for kind, count in zip(kinds, counts, strict=True)])
@@ -152,13 +153,13 @@ def _draw_failures(axes: "Axes", measured: Sequence[Measured], kinds: Sequence[s
 def _draw_edges(
     axes: "Axes", children: Sequence[Birth], births: Mapping[str, Birth], heights: Mapping[str, float]
 ) -> None:
-    xs: list[float | None] = []
-    ys: list[float | None] = []
+    xs: list[float] = []
+    ys: list[float] = []
     for child in children:
         for parent in child.parent_ids:
             if parent in heights:
-                xs += [births[parent].birth, child.birth, None]
-                ys += [heights[parent], heights[child.id], None]
+                xs += [births[parent].birth, child.birth, _GAP]
+                ys += [heights[parent], heights[child.id], _GAP]
     axes.plot(xs, ys, color=colour("rule"), linewidth=0.7)
 
 

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from evo.history import Attempt, Outcome
@@ -11,7 +12,15 @@ from evo.moments import noise
 from evo.question_records import question_rows
 from evo.report.account import Account, Change, Detail, Measured, Milestone, Step
 from evo.report.diff import diff_of
-from evo.report.thinning import MOST_COLUMNS, MOST_DETAILED, MOST_QUESTIONS, Room, cut, most_telling
+from evo.report.thinning import (
+    MOST_COLUMNS,
+    MOST_DETAILED,
+    MOST_QUESTIONS,
+    MOST_SOURCE,
+    Room,
+    cut,
+    most_telling,
+)
 from evo.result import evaluation_of
 from evo.run_list import list_runs
 from evo.run_settings import recorded_settings
@@ -23,8 +32,6 @@ from population.lineage import Lineage
 from population.records import Birth, Score
 from population.run_folder import RunFolder
 
-_MOST_SOURCE = 200_000  # characters of the champion
-
 
 def read_account(run: RunFolder, *, now: float) -> Account:
     """All that a page tells of a run; `now` is in seconds since 1970. Raises RunFault where it cannot be read."""
@@ -32,8 +39,8 @@ def read_account(run: RunFolder, *, now: float) -> Account:
         try:
             return _Reading(run.path, archive).account(now)
         except (KeyError, TypeError, ValueError) as error:
-            expected = "restore a copy, or use the version of evo that wrote it"
-            raise ArchiveError(f"{run.archive}: it holds a record that cannot be read ({error!r}); {expected}") from error
+            trouble = f"it holds a record that cannot be read ({error!r})"
+            raise ArchiveError(f"{run.archive}: {trouble}; restore a copy, or use the evo that wrote it") from error
 
 
 class _Reading:
@@ -66,7 +73,7 @@ class _Reading:
             spend=self._archive.spend_so_far(),
             environments=tuple(dict.fromkeys(record.environment for record in records.values())),
             settings=recorded_settings(self._archive),
-            champion_source=cut(self._source(self._tops[-1].kernel), _MOST_SOURCE) if self._tops else "",
+            champion_source=cut(self._source(self._tops[-1].kernel), MOST_SOURCE) if self._tops else "",
         )
 
     def _shown_tops(self) -> list[Measured]:
@@ -106,15 +113,17 @@ class _Reading:
 
     def _detail(self, birth: Birth, room: Room) -> Detail | None:
         evaluation = evaluation_of(self._archive, birth.id)
-        if evaluation is None or not room.take_table(len(evaluation.timings)):
+        question, asked = self._archive.question(birth.birth), self._asked.get(birth.id)
+        word = cut(asked.detail) if asked else ""
+        words = (word, cut(question.text) if question else "")
+        if evaluation is None or not room.take_table(len(evaluation.timings), words):
             return None
         parent = birth.parent_ids[0] if birth.parent_ids else None
         before = evaluation_of(self._archive, parent) if parent else None
         pieces = diff_of(self._source(parent), self._source(birth.id)) if parent else ()
         speedups = before.speedups if before else {}
-        asked = self._asked.get(birth.id)
         return Detail(
-            word=cut(asked.detail) if asked else "",
+            word=word,
             changes=tuple(
                 Change(timing=timing, parent_speedup=speedups.get(timing.scenario)) for timing in evaluation.timings
             ),
@@ -136,7 +145,7 @@ class _Reading:
 def gains_over_last(tops: Sequence[Measured] | Sequence[Milestone]) -> list[float | None]:
     """By which factor each milestone is better than the one before it; None for the first."""
     geomeans = [each.geomean or 0.0 for each in tops]
-    return [None, *(after / before for before, after in zip(geomeans, geomeans[1:], strict=False))] if tops else []
+    return [None, *(after / before for before, after in pairwise(geomeans))] if tops else []
 
 
 def _measured(scores: Sequence[Score], births: Mapping[str, Birth]) -> list[Measured]:

@@ -52,7 +52,7 @@ class PageServer(socketserver.ThreadingTCPServer):
         """Where a browser finds the pages."""
         return f"http://{self._host}:{self.server_address[1]}/"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401  # as socketserver types them
+    def handle_error(self, request: Any, client_address: Any) -> None:  # noqa: ANN401, ARG002  # socketserver's
         """A browser that went away is no news, and an error of ours belongs into the log."""
         logger.warning("a request from %s failed", client_address, exc_info=True)
 

@@ -9,8 +9,10 @@ Item = TypeVar("Item")
 
 MOST_DETAILED = 150  # kernels with a table and a diff
 MOST_COLUMNS = 40  # milestones in a heat map
-MOST_QUESTIONS = 500
-MOST_TEXT = 2000  # characters of a question or of a reply's word
+MOST_QUESTIONS = 300  # rows of their table
+MOST_TEXT = 2000  # characters of the question and of the reply's word where a kernel is told in full
+MOST_IN_A_ROW = 300  # characters of a question in the table
+MOST_SOURCE = 100_000  # characters of the champion
 DETAIL_CHARACTERS = 1_000_000  # of all tables and diffs together, as they stand in the file
 CELLS = (300, 120)  # of a picture: dots in one cell are drawn as one
 _CHARACTERS_OF_A_ROW = 200  # in a table of scenarios
@@ -23,16 +25,16 @@ class Room:
     characters: int = DETAIL_CHARACTERS
     kernels: int = MOST_DETAILED
 
-    def take_table(self, rows: int) -> bool:
-        """Whether there is room for one more kernel with a table of so many rows; it is taken then."""
-        if self.kernels == 0 or not self._take(rows * _CHARACTERS_OF_A_ROW):
+    def take_table(self, rows: int, texts: Iterable[str] = ()) -> bool:
+        """Whether there is room for one more kernel with these words and a table of so many rows; it is taken then."""
+        if self.kernels == 0 or not self._take(rows * _CHARACTERS_OF_A_ROW + _escaped(texts)):
             return False
         self.kernels -= 1
         return True
 
     def take_texts(self, texts: Iterable[str]) -> bool:
         """Whether there is room for the texts, escaped as a page holds them; it is taken then."""
-        return self._take(sum(len(escape(text)) for text in texts))
+        return self._take(_escaped(texts))
 
     def _take(self, characters: int) -> bool:
         if characters > self.characters:
@@ -57,7 +59,7 @@ def drawn_apart(
     spans = [_span([point[axis] for point in points]) for axis in (0, 1)]
     kept: dict[tuple[int, ...], Item] = {}
     for item, point in zip(items, points, strict=True):
-        cell = tuple(int((point[axis] - spans[axis][0]) / spans[axis][1] * (cells[axis] - 1)) for axis in (0, 1))
+        cell = tuple(round((point[axis] - spans[axis][0]) / spans[axis][1] * (cells[axis] - 1)) for axis in (0, 1))
         kept.setdefault(cell, item)
     return list(kept.values())
 
@@ -65,6 +67,10 @@ def drawn_apart(
 def cut(text: str, most: int = MOST_TEXT) -> str:
     """The text, or its beginning with an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def _escaped(texts: Iterable[str]) -> int:
+    return sum(len(escape(text)) for text in texts)
 
 
 def _span(values: Sequence[float]) -> tuple[float, float]:

@@ -42,7 +42,8 @@ class Watch:
 
     def __init__(self, runs: Mapping[str, RunFolder], clock: Callable[[], float] = time.monotonic) -> None:
         self._several = len(runs) > 1
-        self._runs = {f"/run/{place}" if self._several else OVERVIEW: run for place, run in enumerate(runs.values(), start=1)}
+        addresses = [f"/run/{place}" for place in range(1, len(runs) + 1)] if self._several else [OVERVIEW]
+        self._runs = dict(zip(addresses, runs.values(), strict=True))
         self._names = dict(zip(self._runs, runs, strict=True))
         self._clock = clock
         self._made: dict[str, _Made] = {}

@@ -23,7 +23,7 @@ function walk(moveFocus) {
   const named = all.find((step) => `#${step.id}` === location.hash);
   const current = named ?? all.find((step) => !step.hidden) ?? all[0];
   for (const step of all) step.hidden = step !== current;
-  for (const link of document.querySelectorAll(".walk li > a")) {
+  for (const link of document.querySelectorAll("a.step")) {
     if (link.getAttribute("href") === `#${current.id}`) link.setAttribute("aria-current", "step");
     else link.removeAttribute("aria-current");
   }
