@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[3])]
+sys.path.insert(0, str(Path(__file__).parents[3]))
+sys.path.insert(0, str(Path(__file__).parent))
 
 from benchmarks.bred_run import breed
-
 from population.run_folder import RunFolder, create_run_folder
 
 

@@ -3,6 +3,7 @@
 With EVO_IMAGES=FOLDER the pictures of docs/images are taken again on the way.
 """
 
+import io
 import os
 import shutil
 import tarfile
@@ -95,7 +96,10 @@ def shoot(page: "Chrome", name: str, *, top: str = "#main") -> None:
     if IMAGES is None:
         return
     page.execute_script("document.activeElement.blur(); document.querySelector(arguments[0]).scrollIntoView()", top)
-    page.save_screenshot(str(Path(IMAGES) / f"{name}.png"))
+    from PIL import Image
+
+    with Image.open(io.BytesIO(page.get_screenshot_as_png())) as picture:
+        picture.convert("RGB").quantize(128).save(Path(IMAGES) / f"{name}.png", optimize=True)
 
 
 def test_the_champion_comes_first(page: "Chrome", account: Account) -> None:

@@ -186,8 +186,8 @@ def test_runs_without_figures_have_pages(tmp_path: Path) -> None:
 
 
 def test_several_runs_stand_side_by_side(tmp_path: Path) -> None:
-    runs = {"/run/1": write_run(tmp_path, "a", [0.5, 0.75]), "/run/2": write_run(tmp_path, "b", [0.5, 0.0, 1.0], usd=1.0)}
-    accounts = {address: read_account(run, now=0.0) for address, run in runs.items()}
+    made = write_run(tmp_path, "a", [0.5, 0.75]), write_run(tmp_path, "b", [0.5, 0.0, 1.0], usd=1.0)
+    accounts = {f"/run/{place}": read_account(run, now=0.0) for place, run in enumerate(made, start=1)}
     names = {"/run/1": "a", "/run/2": "b", "/run/3": "gone"}
     html = overview_page(accounts, {"/run/3": "no such run"}, names).html
     rows = rows_of(html, "The runs")[1:]
