@@ -12,6 +12,7 @@ from evo.compare.runs import find_runs
 from evo.report.pictures import require_pictures
 from evo.report.server import LOOPBACK, PageServer
 from evo.report.watching import Watch
+from evo.run_options import locate_run
 from evo.settings import ConfigError
 from questions.entry import nearest
 
@@ -50,9 +51,9 @@ def _read(arguments: Sequence[str]) -> _Wanted:
     names: list[str] = []
     for word in arguments:
         key, equals, value = word.partition("=")
-        if word.startswith("-") or (equals and key not in _KEYS):
+        if word.startswith("-") or (equals and key not in _KEYS and not locate_run(word).path.exists()):
             raise ConfigError(f"watch: {word!r} is no option{nearest(key, _KEYS)}; {_USAGE}")
-        if equals:
+        if equals and key in _KEYS:
             options[key] = value
         else:
             names.append(word)

@@ -94,6 +94,12 @@ class Account:
         return self.milestones[-1] if self.milestones else None
 
     @property
+    def over_seed(self) -> float | None:
+        """The best geomean / that of the best seed; None where none of them passed."""
+        seed = max((each.geomean or 0.0 for each in self.measured if each.birth < 0), default=0.0)
+        return self.best.geomean / seed if self.best and seed else None
+
+    @property
     def told(self) -> frozenset[str]:
         """The kernels that the page tells in full, and can lead to."""
         return frozenset(step.kernel for step in (*self.line, *self.beside) if step.detail is not None)

@@ -1,13 +1,13 @@
 """The pictures of a page: the way to the best, the family tree, and several runs' ways side by side."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from evo.report.account import Account, Measured
 from evo.report.svg import Picture, colour, picture
-from evo.report.thinning import CELLS, drawn_apart
+from evo.report.thinning import CELLS, cut, drawn_apart
 from evo.settings import ConfigError
 from population.records import Birth
 
@@ -17,14 +17,18 @@ if TYPE_CHECKING:
 
 SERIES = 8  # runs that one picture can tell apart by colour
 _WIDE, _HIGH = 9.6, 4.0  # inches, at 72 units of the SVG each
+_MOST_LABEL = 40  # characters
 _DASHES = ("-", "--", ":", "-.")
 _GAP = float("nan")  # where a line is interrupted
 _NEAR_ONE = 0.6  # from which best on the baseline's own line is drawn
 
 
-def require_pictures() -> None:
-    """Raise ConfigError where no picture can be made, before any work is done for it."""
-    if find_spec("matplotlib") is None:
+def require_pictures(find: Callable[[str], object] = find_spec) -> None:
+    """Raise ConfigError where no picture can be made, before any work is done for it.
+
+    `find` gives None for a module that is not installed.
+    """
+    if find("matplotlib") is None:
         raise ConfigError("a report needs matplotlib, which is not installed: pip install 'question-evo[plot]'")
 
 
@@ -35,7 +39,7 @@ def way_to_the_best(account: Account, name: str) -> Picture:
         heights = [_HIGH, 0.22 * len(kinds) + 0.05] if kinds else [_HIGH]
         rows = figure.subplots(len(heights), 1, sharex=True, squeeze=False, height_ratios=heights)[:, 0]
         links = _draw_way(rows[0], account)
-        rows[0].set_ylabel(f"speedup over {account.baseline}\n(geometric mean)")
+        rows[0].set_ylabel(_speedup(account))
         if kinds:
             _draw_failures(rows[1], account.measured, kinds)
         rows[-1].set_xlabel("evaluations")
@@ -57,7 +61,7 @@ def family_tree(account: Account, name: str) -> Picture:
         )  # fmt: skip
         links = _draw_line(axes, account, births)
         axes.set_xlabel("number of the question that made it (seeds are below 0)")
-        axes.set_ylabel(f"speedup over {account.baseline}\n(geometric mean)")
+        axes.set_ylabel(_speedup(account))
         label = f"Family tree of {len(heights)} kernels that passed; the champion's line has {len(account.line)}"
         return picture(figure, name, label, links)
 
@@ -89,7 +93,7 @@ def _figure(high: float) -> Iterator["Figure"]:
         "font.size": 10, "text.color": ink, "axes.labelcolor": muted, "xtick.color": rule, "ytick.color": rule,
         "xtick.labelcolor": muted, "ytick.labelcolor": muted, "axes.edgecolor": rule, "axes.spines.top": False,
         "axes.spines.right": False, "axes.grid": True, "axes.grid.axis": "y", "grid.color": rule,
-        "grid.linewidth": 0.6, "axes.axisbelow": True, "path.simplify": False,
+        "grid.linewidth": 0.6, "axes.axisbelow": True, "path.simplify": False, "text.parse_math": False,
     }  # fmt: skip
     with mpl.rc_context(settings):
         yield Figure(figsize=(_WIDE, high), layout="constrained")
@@ -126,6 +130,15 @@ def _draw_way(axes: "Axes", account: Account) -> dict[str, str]:
     return words
 
 
+def _speedup(account: Account) -> str:
+    return f"speedup over {_word(account.baseline)}\n(geometric mean)"
+
+
+def _word(text: str) -> str:
+    """What XML can hold, short enough for an axis."""
+    return cut("".join(letter for letter in text if letter.isprintable()), _MOST_LABEL)
+
+
 def _corners(curve: Sequence[float]) -> tuple[list[int], list[float]]:
     """Where a curve of steps changes, and its ends."""
     ends = (0, len(curve) - 1)
@@ -143,7 +156,7 @@ def _draw_failures(axes: "Axes", measured: Sequence[Measured], kinds: Sequence[s
         ys = [y for _ in apart for y in (row - 0.32, row + 0.32, _GAP)]
         axes.plot(xs, ys, color=colour("bad"), linewidth=1.3)
     counts = [sum(each.status == kind for each in measured) for kind in kinds]
-    axes.set_yticks(range(len(kinds)), [f"{kind} {count}" for kind, count in zip(kinds, counts, strict=True)])
+    axes.set_yticks(range(len(kinds)), [f"{_word(kind)} {count}" for kind, count in zip(kinds, counts, strict=True)])
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.set_ylim(len(kinds) - 0.5, -0.5)
     axes.grid(visible=False)

@@ -41,6 +41,7 @@ class PageServer(socketserver.ThreadingTCPServer):
     block_on_close = False
 
     def __init__(self, watch: Watch, *, host: str = LOOPBACK, port: int = 0) -> None:
+        host = host.strip("[]")  # as an IPv6 address stands in a URL
         self.address_family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self.watch = watch
         self.names = host_names(host)
@@ -62,7 +63,7 @@ def host_names(host: str) -> frozenset[str]:
 
     Rebinding needs a name that its owner can turn elsewhere; an address is none.
     """
-    bare = host.strip("[]").lower()
+    bare = host.lower()
     if bare in ("0.0.0.0", "::"):  # noqa: S104  # compared, not bound
         return _OWN_NAMES | {"", socket.gethostname().lower()}
     return _OWN_NAMES | {f"[{bare}]" if ":" in bare else bare}

@@ -66,7 +66,7 @@ def picture(figure: "Figure", name: str, label: str, links: Mapping[str, str]) -
 
 def _tidy(root: ElementTree.Element, links: Mapping[str, str]) -> None:
     used = {found for each in root.iter() for value in each.attrib.values() for found in _REFERENCE.findall(value)}
-    for element in root.iter():
+    for element in list(root.iter()):  # links get titles on the way
         element.tag = element.tag.partition("}")[2]
         element.text = element.text if element.tag == "text" else None
         element.tail = None

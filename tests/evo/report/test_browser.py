@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hostile import HOSTILE, hostile
 from small_runs import write_run
-from test_page import HOSTILE, hostile
 
 from evo.report.account import Account
 from evo.report.page import report_page

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hostile import HOSTILE, hostile
 from pages import inline_hash, parsed, rows_of
 from small_records import timing
 from small_runs import write_run
@@ -19,8 +20,6 @@ from evo.run_list import RunRow, RunState
 from population.records import Birth, QuestionRecord
 from population.run_folder import RunFolder
 from questions.credit import QuestionStatistics
-
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" ' & <!-- ]]> {{ 7*7 }} \u202e"
 
 
 @pytest.fixture(scope="module")
@@ -129,29 +128,6 @@ def test_nothing_comes_from_elsewhere_and_nothing_is_styled_inline(html: str) ->
         assert str(element.attributes.get("href", "#")).startswith(("#", "data:,", "/"))
     assert "http://" not in html
     assert "https://" not in html
-
-
-def hostile(account: Account) -> Account:
-    """The account with every text that a run may hold replaced."""
-    question = QuestionRecord(
-        number=1, question_id=HOSTILE, moment=HOSTILE, layer=HOSTILE, style=HOSTILE, text=HOSTILE, origin=HOSTILE
-    )
-    detail = Detail(
-        word=HOSTILE, changes=(Change(timing=timing(HOSTILE, 1.0), parent_speedup=1.0),), noise=0.0,
-        diff=(Piece(kind=Kind.ADDED, text=HOSTILE),), diff_characters=1,
-    )  # fmt: skip
-    return replace(
-        account,
-        row=replace(account.row, name=HOSTILE, note=HOSTILE),
-        line=tuple(replace(step, question=question, detail=detail, operator=HOSTILE) for step in account.line),
-        milestones=tuple(replace(each, timings=(timing(HOSTILE, 1.0),)) for each in account.milestones),
-        questions=tuple(replace(row, text=HOSTILE, layer=HOSTILE, moments=(HOSTILE,)) for row in account.questions),
-        childless={HOSTILE: 1},
-        spend={HOSTILE: 1.0},
-        environments=tuple(replace(each, device=HOSTILE, baseline=HOSTILE) for each in account.environments),
-        settings={HOSTILE: HOSTILE, "list": [HOSTILE]},
-        champion_source=HOSTILE,
-    )
 
 
 def test_whatever_a_run_holds_is_text(account: Account) -> None:
