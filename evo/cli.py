@@ -12,12 +12,10 @@ from evo.commands.errors import BAD_ENVIRONMENT, complain, guarded
 from evo.commands.evaluate import evaluate
 from evo.commands.evolve import evolve
 from evo.commands.questions import questions
-from evo.commands.report import report
 from evo.commands.runs import runs
 from evo.commands.tell import tell
 from evo.commands.trace import trace
 from evo.commands.verify import verify
-from evo.commands.watch import watch
 from evo.console import open_console
 
 USAGE = """\
@@ -48,10 +46,24 @@ def _compare(arguments: Sequence[str], console: Console) -> int:
     return compare(arguments, console)
 
 
+def _report(arguments: Sequence[str], console: Console) -> int:
+    """Imported when it is called: so is the template engine, which no other command needs."""
+    from evo.commands.report import report
+
+    return report(arguments, console)
+
+
+def _watch(arguments: Sequence[str], console: Console) -> int:
+    """Imported when it is called, for the same reason."""
+    from evo.commands.watch import watch
+
+    return watch(arguments, console)
+
+
 Command = Callable[[Sequence[str], Console], int]
 COMMANDS: Mapping[str, Command] = {
     "evolve": evolve, "verify": verify, "ask": ask, "tell": tell, "evaluate": evaluate, "questions": questions,
-    "compare": _compare, "report": report, "watch": watch, "runs": runs, "trace": trace, "doctor": doctor,
+    "compare": _compare, "report": _report, "watch": _watch, "runs": runs, "trace": trace, "doctor": doctor,
 }  # fmt: skip
 
 
