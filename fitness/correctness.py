@@ -6,8 +6,10 @@ runs. (What was set aside stays on the device: a candidate has no host code, so 
 the way to the host and back took half the time of all checks.)
 """
 
+import hashlib
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -35,10 +37,14 @@ def check_suite(
     Raises CandidateFault where the candidate cannot be run, writes to its inputs or outside its outputs.
     """
     edges, scenarios = (sorted(plans, key=lambda each: each.scenario.flops) for plans in (plan.edges, plan.scenarios))
+    called_twice: set[Build] = set()
     for scenario_plan in (*edges, *scenarios):
         bound = bind_watched(scenario_plan, binaries, backend, watch)
         for distribution in settings.distributions_for(scenario_plan.scenario.seqlen_k):
             check = _check(scenario_plan, bound, distribution, rng.getrandbits(SEED_BITS), watch)
+            if check.passed and scenario_plan.build not in called_twice and scenario_plan not in edges:
+                called_twice.add(scenario_plan.build)
+                check = _check_again(check, scenario_plan, bound, distribution, watch)
             yield check
             if not check.passed:
                 return
@@ -62,6 +68,24 @@ def _check(
     check = judge_output(bound, scenario, distribution, case)
     watch.harness(f"checked {scenario.name}, {distribution} inputs", check)
     return check
+
+
+def _check_again(
+    first: ScenarioCheck, plan: ScenarioPlan, bound: Bound, distribution: Distribution, watch: Watch
+) -> ScenarioCheck:
+    """The verdict with whether a second call on the same inputs gives the same bits; where it does not, the second's.
+
+    Two right calls may differ, where sums are taken in another order. A race or a trace of the first call may show.
+    """
+    scenario = plan.scenario
+    before = _digest(bound.tensors)  # and no copy, which the second call could find
+    bound.poison()
+    with watch.candidate(f"running the candidate again on {scenario.name}, {distribution} inputs"):
+        bound.replay.run()
+    if _digest(bound.tensors) == before:
+        return replace(first, deterministic=True)
+    case = Case(scenario=scenario.name, distribution=distribution, stage="correctness", input_seed=first.input_seed)
+    return replace(judge_output(bound, scenario, distribution, case), deterministic=False)
 
 
 def judge_output(bound: Bound, scenario: Scenario, distribution: Distribution, case: Case) -> ScenarioCheck:
@@ -92,6 +116,13 @@ def _refuse_changed_inputs(
             f"on {scenario.name}: the candidate wrote to its inputs ({', '.join(changed)}); it may write to o, lse and "
             "its workspaces only",
         )
+
+
+def _digest(tensors: Tensors) -> str:
+    digest = hashlib.sha256()
+    for tensor in (tensors.o.view(torch.int16), tensors.lse.view(torch.int32)):
+        digest.update(tensor.cpu().numpy())
+    return digest.hexdigest()
 
 
 def _same_bits(one: torch.Tensor, other: torch.Tensor) -> bool:

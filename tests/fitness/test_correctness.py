@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fitness.correctness import check_suite
-from fitness.evaluation import Status
+from fitness.evaluation import Status, always_deterministic
 from fitness.faults import CandidateFault
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
@@ -114,7 +114,41 @@ def test_outputs_are_poisoned_before_the_candidate_runs():
         right(tensors, shape)
 
     list(checks_of(looks))
-    assert seen == [(True, True)] * 6
+    assert seen == [(True, True)] * 7
+
+
+def test_one_scenario_of_each_build_is_called_twice_and_says_whether_the_bits_agree():
+    checks = list(checks_of(right))
+    assert [check.deterministic for check in checks] == [None, None, True, None, None, None]  # after the edge, the cheapest
+    assert always_deterministic(checks) is True
+    assert always_deterministic(checks[:2]) is None
+
+
+def test_a_call_that_differs_in_its_bits_alone_is_no_fault():
+    calls = []
+
+    def varies(tensors, shape):
+        calls.append(shape)
+        right(tensors, shape)
+        tensors.lse.add_(1e-4 * len(calls))
+
+    checks = list(checks_of(varies))
+    assert all(check.passed for check in checks)
+    assert always_deterministic(checks) is False
+
+
+def test_a_second_call_that_is_wrong_is_incorrect():
+    calls = []
+
+    def right_at_first(tensors, shape):
+        right(tensors, shape)
+        if [*calls, shape].count(SHORT) == 2:
+            tensors.o[0, 5] *= 1.5
+        calls.append(shape)
+
+    checks = list(checks_of(right_at_first))
+    assert [check.passed for check in checks] == [True, True, False]
+    assert (checks[-1].scenario, checks[-1].deterministic) == (SHORT.name, False)
 
 
 def test_each_step_names_who_is_at_work_and_until_when():
@@ -129,6 +163,8 @@ def test_each_step_names_who_is_at_work_and_until_when():
         (Party.CANDIDATE, 3.0, f"running the candidate on {name}, normal inputs", False),
         (Party.HARNESS, 50.0, f"after running the candidate on {name}, normal inputs", False),
         (Party.HARNESS, 50.0, f"checked {name}, normal inputs", True),
+        (Party.CANDIDATE, 3.0, f"running the candidate again on {name}, normal inputs", False),
+        (Party.HARNESS, 50.0, f"after running the candidate again on {name}, normal inputs", False),
     ]
 
 
@@ -140,7 +176,8 @@ def test_the_device_memory_holds_no_expected_output_while_the_candidate_runs():
         right(tensors, shape)
         expected.append(tensors.o.clone())
         tensors.o.fill_(torch.nan)
-        everything = [each for each in gc.get_objects() if type(each) is torch.Tensor and each is not expected[-1]]
+        own = {id(each) for each in expected}
+        everything = [each for each in gc.get_objects() if type(each) is torch.Tensor and id(each) not in own]
         alike = [each for each in everything if each.shape == tensors.o.shape]
         found.extend(each for each in alike if (each.float() - expected[-1].float()).abs().max() < 0.1)
         assert any(each is tensors.q for each in alike)  # the search does see tensors
