@@ -102,8 +102,10 @@ class HostBound:
         return self._replay
 
     def poison(self) -> None:
-        """Fill o, lse, every workspace that is not `zeroed` and the threads' stacks with NaN patterns."""
+        """Fill o, lse, every workspace that is not `zeroed` and the threads' stacks with NaN patterns, and all guard zones."""
         self._forget()
+        for buffer in (*self._buffers.values(), *(space.buffer for space in self._workspaces if space is not None)):
+            buffer.poison_margins()
         self._buffers["o"].poison()
         self._buffers["lse"].poison()
         for workspace in self._workspaces:

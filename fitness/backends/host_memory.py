@@ -35,7 +35,9 @@ class GuardedBuffer:
         for guard in (base, base + self._end):
             if _LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), _NO_ACCESS) != 0:
                 raise MemoryError(f"no guard page for {name}: {os.strerror(ctypes.get_errno())}")
-        self.poison_margins()
+        self._seen = ""
+        for address, length in self._margins:
+            ctypes.memset(address, _NAN_BYTE, length)
 
     def tensor(self, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
         """The whole buffer as a tensor; it keeps the memory alive."""
@@ -47,7 +49,11 @@ class GuardedBuffer:
         ctypes.memset(self.address, _NAN_BYTE, self.size)
 
     def poison_margins(self) -> None:
-        """Fill what lies beside the buffer with NaN patterns, so that no call finds what another left there."""
+        """Fill what lies beside the buffer with NaN patterns, so that no call finds what another left there.
+
+        `violation` remembers what stood there.
+        """
+        self.violation()
         for address, length in self._margins:
             ctypes.memset(address, _NAN_BYTE, length)
 
@@ -56,11 +62,11 @@ class GuardedBuffer:
         ctypes.memset(self.address, 0, self.size)
 
     def violation(self) -> str:
-        """What was written beside the buffer, in words; "" where nothing was."""
+        """What was written beside the buffer since it was made, in words; "" where nothing was."""
         for side, (address, length) in zip(("before the start", "past the end"), self._margins, strict=True):
-            if ctypes.string_at(address, length).strip(bytes([_NAN_BYTE])):
-                return f"it wrote {side} of {self._name}"
-        return ""
+            if not self._seen and ctypes.string_at(address, length).strip(bytes([_NAN_BYTE])):
+                self._seen = f"it wrote {side} of {self._name}"
+        return self._seen
 
 
 def _round_up(size: int, step: int) -> int:
