@@ -137,8 +137,8 @@ def time_scenario(
     """
     scenario = plan.scenario
     pair = _make_pair(scenario, bind_watched(plan, binaries, backend, watch), backend, baseline, watch)
-    pair.set_inputs(rng.getrandbits(SEED_BITS))
     for _ in range(settings.warmups):
+        pair.set_inputs(rng.getrandbits(SEED_BITS))
         pair.warm_up()
     samples = _repeat(pair, settings, rng)
     case = Case(scenario=scenario.name, distribution=TIMED_DISTRIBUTION, stage="timed", input_seed=samples.last_seed)
