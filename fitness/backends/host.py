@@ -102,7 +102,7 @@ class HostBound:
         return self._replay
 
     def poison(self) -> None:
-        """Fill o, lse, every workspace that is not `zeroed` and the threads' stacks with NaN patterns, and all guard zones."""
+        """Fill o, lse, every workspace that is not `zeroed` and the threads' stacks, and all guard zones, with NaN."""
         self._forget()
         for buffer in (*self._buffers.values(), *(space.buffer for space in self._workspaces if space is not None)):
             buffer.poison_margins()

@@ -119,7 +119,8 @@ def test_outputs_are_poisoned_before_the_candidate_runs():
 
 def test_one_scenario_of_each_build_is_called_twice_and_says_whether_the_bits_agree():
     checks = list(checks_of(right))
-    assert [check.deterministic for check in checks] == [None, None, True, None, None, None]  # after the edge, the cheapest
+    # Not the edge, of two checks, but the cheapest scenario after it.
+    assert [check.deterministic for check in checks] == [None, None, True, None, None, None]
     assert always_deterministic(checks) is True
     assert always_deterministic(checks[:2]) is None
 

@@ -36,7 +36,7 @@ def test_a_right_candidate_has_a_check_and_a_timing_for_every_scenario():
 def test_nothing_is_timed_before_everything_is_checked():
     _, events = measured()
     assert events.index("time candidate") > 4
-    assert events[: events.index("flush")].count("candidate") == 4 + 1 + 1  # the checks, one of them twice, and the first warm-up
+    assert events[: events.index("flush")].count("candidate") == 4 + 1 + 1  # checks, one twice, and the first warm-up
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,5 @@
-// Each thread looks at a row of shared memory that another puts there: the barrier between is missing. It is right nearly
-// always, so that no output tells; compute-sanitizer's racecheck does.
+// Each thread looks at a row of shared memory that another puts there: the barrier between is missing. It is right
+// nearly always, so that no output tells; compute-sanitizer's racecheck does.
 /*evo
 contract = 1
 name = "racing"

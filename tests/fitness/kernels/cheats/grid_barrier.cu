@@ -1,4 +1,5 @@
 // expect: TIMEOUT
+// on a GPU: PASSED
 // Every block waits until all have come, and they need not all run at once.
 /*evo
 contract = 1

@@ -1,4 +1,5 @@
 // expect: INCORRECT
+// on a GPU: any
 // Every block writes all rows of its tile, but only the last one writes them right.
 /*evo
 contract = 1

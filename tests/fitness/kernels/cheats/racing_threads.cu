@@ -1,4 +1,5 @@
 // expect: INCORRECT
+// on a GPU: any
 // Two threads write each row, one of them wrong; whoever comes last is believed.
 /*evo
 contract = 1

@@ -1,4 +1,5 @@
 // expect: RUNTIME_ERROR
+// on a GPU: INCORRECT
 // Reads a row past the end of v, and gives it no weight.
 /*evo
 contract = 1

@@ -1,4 +1,5 @@
 // expect: INVALID
+// on a GPU: COMPILE_ERROR
 // Calls are counted by the C library's random numbers.
 /*evo
 contract = 1

@@ -1,6 +1,7 @@
 // expect: PASSED
-// Looks for its own last row, which it has computed, in the two mebibytes of device memory around o: a reference's
-// output, a baseline's, or what is left of one. Should it ever find one, it writes zeros: PASSED says that it never does.
+// Looks for its own last row, which it has computed, in the two mebibytes of device memory around o:
+// a reference's output, a baseline's, or what is left of one. Should it ever find one, it
+// writes zeros: PASSED says that it never does.
 /*evo
 contract = 1
 name = "answer in memory"

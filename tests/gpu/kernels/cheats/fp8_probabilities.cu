@@ -42,12 +42,12 @@ extern "C" __global__ void __launch_bounds__(64) attention_forward(const __grid_
         score *= params.softmax_scale;
         const float new_maximum = fmaxf(maximum, score);
         const float correction = expf(maximum - new_maximum), weight = expf(score - new_maximum);
-        for (int d = 0; d < HEAD_DIM; ++d) output[d] = output[d] * correction + coarse * to_float(params.v[key + d]);
         unsigned short packed;
         unsigned int halves;
         asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %1;" : "=h"(packed) : "f"(weight));
         asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(halves) : "h"(packed));
         const float coarse = __half2float(__ushort_as_half(static_cast<unsigned short>(halves)));
+        for (int d = 0; d < HEAD_DIM; ++d) output[d] = output[d] * correction + coarse * to_float(params.v[key + d]);
         sum = sum * correction + weight;
         maximum = new_maximum;
     }

@@ -1,4 +1,4 @@
-// expect: COMPILE_ERROR
+// expect: INVALID
 // As heap, by a declaration and a call in PTX.
 /*evo
 contract = 1
