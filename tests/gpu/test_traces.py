@@ -21,8 +21,8 @@ LEFT_BESIDE_Q = "if (first) { *lse = to_float(params.q[-7]); const_cast<Element*
 
 
 def test_shared_memory_holds_the_pattern_alone_when_a_call_begins(bind, hopper):
-    source = replaced(rows("at first", f"*lse = 0.0f;{LEFT_IN_SHARED}"), 'shared_bytes = "0"', 'shared_bytes = "163840"')
-    bound = bind(source, shape(seqlen_q=64, heads=1))
+    source = rows("at first", f"*lse = 0.0f;{LEFT_IN_SHARED}")
+    bound = bind(replaced(source, 'shared_bytes = "0"', 'shared_bytes = "163840"'), shape(seqlen_q=64, heads=1))
     for _ in range(5):
         assert not called(bound).lse.any()
 
