@@ -10,7 +10,7 @@ from typing import Protocol
 from fitness.compile_log import foretells_collapse
 from fitness.compiler import CompiledBuild, Compiler, require_kernels
 from fitness.correctness import SEED_BITS
-from fitness.evaluation import Environment, Evaluation, ScenarioTiming, Status
+from fitness.evaluation import Environment, Evaluation, ScenarioTiming, Status, always_deterministic
 from fitness.evaluation_key import evaluation_key, source_sha256
 from fitness.faults import CandidateFault
 from fitness.judge_settings import JudgeSettings
@@ -182,6 +182,7 @@ class Evaluator:
             geomean=score.geomean if score else None,
             geomean_low=score.interval.low if score else None, geomean_high=score.interval.high if score else None,
             compile_s=compile_s, check_s=measured.check_s, time_s=measured.time_s,
+            deterministic=always_deterministic(measured.checks),
         )  # fmt: skip
 
     def _under_roof(self, timings: Sequence[ScenarioTiming]) -> tuple[ScenarioTiming, ...]:

@@ -27,7 +27,7 @@ from fitness.score import speedup_interval
 from fitness.watch import Watch
 
 TIMED_DISTRIBUTION = Distribution.NORMAL
-MAX_BASELINE_DIFFERENCE = 0.05  # of the output's Euclidean norm; two right kernels differ by less than 0.01
+MAX_BASELINE_DIFFERENCE = 0.02  # of the output's Euclidean norm; two right kernels differ by 0.004, fp8 costs 0.026
 TRIALS = 5  # calls of each setting of the baseline, to choose among several
 
 
@@ -137,8 +137,8 @@ def time_scenario(
     """
     scenario = plan.scenario
     pair = _make_pair(scenario, bind_watched(plan, binaries, backend, watch), backend, baseline, watch)
-    pair.set_inputs(rng.getrandbits(SEED_BITS))
     for _ in range(settings.warmups):
+        pair.set_inputs(rng.getrandbits(SEED_BITS))
         pair.warm_up()
     samples = _repeat(pair, settings, rng)
     case = Case(scenario=scenario.name, distribution=TIMED_DISTRIBUTION, stage="timed", input_seed=samples.last_seed)
@@ -201,9 +201,10 @@ def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Sample
         if done >= settings.least_repeats and time.monotonic() > end:
             break
         input_seed = rng.getrandbits(SEED_BITS)
-        pair.set_inputs(input_seed)
         rng.shuffle(turns)
         for time_call, samples in turns:
+            if samples is candidate_ms:  # a baseline that goes first has the last pair's: nothing of these is anywhere
+                pair.set_inputs(input_seed)
             samples.append(time_call())
         # Every call, for one that need not be right would be the one that is skipped.
         if not astray and not pair.agrees():

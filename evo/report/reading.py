@@ -8,7 +8,7 @@ from pathlib import Path
 
 from evo.history import Attempt, Outcome
 from evo.keeping import recorded_attempts
-from evo.moments import noise
+from evo.noise import noise
 from evo.question_records import question_rows
 from evo.report.account import Account, Change, Detail, Measured, Milestone, Step
 from evo.report.diff import diff_of

@@ -13,6 +13,7 @@ import torch
 
 from fitness.backends.backend import Tensors
 from fitness.backends.cuda_memory import GuardedBuffer
+from fitness.backends.cuda_scrubber import Scrubber, release_kept_lines
 from fitness.backends.tensor_maps import encode_tensor_map
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
@@ -48,6 +49,7 @@ class CudaBackend:
             device=self._device,
         )
         self._flush_sum = torch.zeros((), dtype=torch.int64, device=self._device)
+        self._scrubber = Scrubber(device_index)
         self._clocks = _open_clocks(self._device)
 
     @property
@@ -60,7 +62,7 @@ class CudaBackend:
         with _candidates_fault("loading it"):
             module = cupy.RawModule(path=str(binary))
             module.compile()  # CuPy is lazy: load now, not at the first launch
-        return CudaBound(plan, module, self._device)
+        return CudaBound(plan, module, self._device, self._scrubber)
 
     def capture(self, call: Callable[[], torch.Tensor]) -> "CudaReplay":
         """A baseline's call in a graph; its output tensor is the same at every replay."""
@@ -73,7 +75,11 @@ class CudaBackend:
         return CudaReplay(graph, outputs[0], contextlib.nullcontext)
 
     def flush_cache(self) -> None:
-        """Evict the inputs from the L2 by reading: a cache full of dirty lines would be billed to the timed call."""
+        """Evict the inputs from the L2 by reading: a cache full of dirty lines would be billed to the timed call.
+
+        Lines that a candidate asked to be kept there are first made like any other.
+        """
+        release_kept_lines()
         torch.sum(self._flush_source, dim=0, out=self._flush_sum)
 
     def clocks(self) -> dict[str, float]:
@@ -84,7 +90,10 @@ class CudaBackend:
 class CudaBound:
     """A candidate on its own guarded tensors, its launches captured in one graph."""
 
-    def __init__(self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device) -> None:
+    def __init__(
+        self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device, scrubber: Scrubber
+    ) -> None:
+        self._scrubber = scrubber
         self._buffers, self._tensors = _lay_out(plan, device)
         with _candidates_fault("allocating its workspaces"):
             self._workspaces = [None if each is None else GuardedBuffer(each.size, device) for each in plan.workspaces]
@@ -116,7 +125,13 @@ class CudaBound:
         return self._replay
 
     def poison(self) -> None:
-        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns."""
+        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns.
+
+        So are all guard zones, and the device's shared and local memory: nothing is left of the call before.
+        """
+        self._scrubber.scrub()
+        for buffer in (*self._buffers.values(), *filter(None, self._workspaces)):
+            buffer.poison_zones()
         for buffer in (self._buffers["o"], self._buffers["lse"], *filter(None, self._workspaces)):
             if buffer not in self._zeroed:
                 buffer.poison()

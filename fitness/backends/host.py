@@ -89,6 +89,7 @@ class HostBound:
         launches = [library.launcher(launch, parameters.tobytes()) for launch in plan.launches]
         zeroed = [space.buffer for space in self._workspaces if space is not None and space.zeroed]
         self._replay = HostReplay(launches, zeroed)
+        self._forget = library.forget
 
     @property
     def tensors(self) -> Tensors:
@@ -101,7 +102,10 @@ class HostBound:
         return self._replay
 
     def poison(self) -> None:
-        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns."""
+        """Fill o, lse, every workspace that is not `zeroed` and the threads' stacks, and all guard zones, with NaN."""
+        self._forget()
+        for buffer in (*self._buffers.values(), *(space.buffer for space in self._workspaces if space is not None)):
+            buffer.poison_margins()
         self._buffers["o"].poison()
         self._buffers["lse"].poison()
         for workspace in self._workspaces:

@@ -10,6 +10,7 @@ import torch
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.judge_settings import JudgeSettings
+from fitness.reference import compute_reference
 from fitness.timing import time_scenario
 from fitness.watch import Party, Watch
 from tests.fitness.fake_device import (
@@ -79,24 +80,40 @@ def test_either_side_goes_first_at_times():
     assert all({one, other} == firsts for one, other in zip(order[::2], order[1::2], strict=True))
 
 
-def test_the_inputs_are_new_in_every_pair_and_the_same_for_both():
-    candidates, baselines = [], []
+def test_the_inputs_are_new_in_every_pair_and_nobody_has_seen_them_before_the_candidate():
+    calls = []
 
     def kernel(tensors, shape):
         right(tensors, shape)
-        candidates.append(tensors.q.clone())
+        calls.append(("candidate", tensors.q.clone()))
 
     def attend(tensors, shape):
-        baselines.append(tensors.q.clone())
+        calls.append(("baseline", tensors.q.clone()))
         return right_o(tensors, shape)
 
     timed(kernel, baseline=FakeBaseline(attend=attend), warmups=0)
+    candidates = [i for i, (who, _) in enumerate(calls) if who == "candidate"]
     assert len(candidates) == 6
-    baselines = baselines[1:-1]  # without the call that prepares it and the one that is compared last
-    # Where the baseline went first, it is called once more to be compared, on the same inputs.
-    pairs = [new for old, new in pairwise([baselines[0] + 1, *baselines]) if not torch.equal(old, new)]
-    assert all(torch.equal(one, other) for one, other in zip(candidates, pairs, strict=True))
-    assert not any(torch.equal(one, other) for one, other in pairwise(candidates))
+    for i in candidates:
+        assert not any(torch.equal(q, calls[i][1]) for _, q in calls[:i])
+        assert calls[i + 1][0] == "baseline"  # timed, or called once more to be compared
+        assert torch.equal(calls[i + 1][1], calls[i][1])
+
+
+def test_an_eight_bit_type_in_the_timed_calls_alone_is_caught():
+    """The last call, which is held against the reference, is exact."""
+    calls = []
+
+    def coarse(tensors, shape):
+        right(tensors, shape)
+        calls.append(shape)
+        if 1 < len(calls) < 7:
+            v = tensors.v.to(torch.float8_e4m3fn).to(tensors.v.dtype)
+            tensors.o.copy_(compute_reference(tensors.q, tensors.k, v, shape).o)
+
+    found, _ = timed(coarse)
+    assert found.timing is None
+    assert found.check.reason == "o of timed call 1 is not what the baseline gives on the same inputs"
 
 
 def test_the_baselines_output_is_gone_when_the_candidate_runs():
