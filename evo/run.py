@@ -17,6 +17,7 @@ from evo.search import prepare_search
 from evo.settings import ConfigError
 from evo.signals import orderly_stop
 from evo.stop import StopSearch
+from evo.suites import require_timed
 from evo.toolbox import build_bank
 from evo.workbench import open_evaluator
 from fitness.probe import Machine
@@ -37,6 +38,7 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
 
     Raises the errors of a bad environment or configuration before anything is measured.
     """
+    require_timed(config)
     settled = settle(config, machine)
     config = replace(config, seeds=list(settled.seeds))
     _require_consent(config, settled)

@@ -23,7 +23,7 @@ from fitness.inputs import Distribution, draw_inputs
 from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, ScenarioPlan
 from fitness.scenario import Scenario
-from fitness.score import speedup_interval
+from fitness.score import precise_enough, speedup_interval
 from fitness.watch import Watch
 
 TIMED_DISTRIBUTION = Distribution.NORMAL
@@ -106,7 +106,7 @@ class _Pair:
         if distance <= MAX_BASELINE_DIFFERENCE * size:
             return difference
         raise EnvironmentFault(
-            f"the baseline's output on {self.scenario.name} lies {distance:.3g} from a right one of norm {size:.3g}; "
+            f"the baseline's output ({self.baseline.setting}) on {self.scenario.name} lies {distance:.3g} from a right one of norm {size:.3g}; "
             f"expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, or does not suit the scenario"
         )
 
@@ -192,13 +192,15 @@ class _Samples:
 
 
 def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
-    """As many pairs of calls as the settings and the time allow."""
+    """As many pairs of calls as it takes to know the speedup well enough, within what settings and time allow."""
     candidate_ms: list[float] = []
     baseline_ms: list[float] = []
     turns = [(pair.time_candidate, candidate_ms), (pair.time_baseline, baseline_ms)]
     end, input_seed, astray = time.monotonic() + settings.scenario_budget_s, 0, ""
     for done in range(settings.repeats):
-        if done >= settings.least_repeats and time.monotonic() > end:
+        if done >= settings.least_repeats and (
+            time.monotonic() > end or precise_enough(candidate_ms, baseline_ms, settings.precision)
+        ):
             break
         input_seed = rng.getrandbits(SEED_BITS)
         pair.set_inputs(input_seed)
