@@ -93,6 +93,11 @@ def why_it_failed(history: History, attempt: Attempt) -> str:
     return "" if evaluation is None else evaluation.reason
 
 
+def _suspicion(history: History, attempt: Attempt) -> str:
+    audit = history.audit(attempt.child_id) if attempt.child_id else None
+    return "" if audit is None else "; ".join(audit.why)
+
+
 def _lineage_attempt(history: History, attempt: Attempt) -> LineageAttempt:
     evaluation = history.evaluation(attempt.child_id) if attempt.child_id else None
     if attempt.outcome is not Outcome.CHILD or evaluation is None:
@@ -102,5 +107,6 @@ def _lineage_attempt(history: History, attempt: Attempt) -> LineageAttempt:
         geomean=evaluation.geomean if evaluation.status is Status.PASSED else None,
         parent_geomean=max(map(history.geomean, attempt.parent_ids)) or None,
         noise=noise(evaluation),
+        suspicion=_suspicion(history, attempt),
         claim=attempt.claim,
     )

@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deap import base
 from rich.console import Console
 
 from evo.choices import Settled, settle
@@ -16,10 +17,11 @@ from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
 from evo.settings import ConfigError
 from evo.signals import orderly_stop
-from evo.stop import StopSearch
+from evo.stop import Interrupted, StopSearch
 from evo.suites import require_timed
 from evo.toolbox import build_bank
 from evo.workbench import open_evaluator
+from fitness.faults import EnvironmentFault
 from fitness.probe import Machine
 from population.archive import Archive, create_archive, open_archive
 from population.run_folder import RunFolder
@@ -64,6 +66,18 @@ def _require_consent(config: Config, settled: Settled) -> None:
         )
 
 
+def _crown(toolbox: base.Toolbox, stop: StopSearch, voice: RunConsole) -> None:
+    """Audit the best of a search that has come to its end; what fails is no best."""
+    if stop.exit_code is not None:
+        return
+    try:
+        toolbox.crown()
+    except EnvironmentFault as fault:
+        voice.note(f"the best is not audited: {fault}")
+    except Interrupted as interruption:
+        voice.note(f"the best is not audited: {interruption.reason}")
+
+
 def _search(
     config: Config, settled: Settled, machine: Machine, archive: Archive, folder: RunFolder, voice: RunConsole
 ) -> tuple[StopSearch, dict[str, Any]]:
@@ -80,4 +94,5 @@ def _search(
             for fault in archive.kernel_faults():
                 voice.note(fault)
         stop = evolve(state, toolbox)
+        _crown(toolbox, stop, voice)
     return stop, search.result(state, stop)

@@ -28,8 +28,8 @@ def require_timed(config: Config) -> None:
     """Raise ConfigError for a suite that is checked and never timed: a search has nothing to select by there."""
     if not config.suite.timed:
         raise ConfigError(
-            f"suite={config.suite.name}: nothing is timed there, so no kernel is better than another; search on another "
-            f"suite, and check the best by evo verify KERNEL suite={config.suite.name}"
+            f"suite={config.suite.name}: nothing is timed there, so no kernel is better than another; search on "
+            f"another suite, and check the best by evo verify KERNEL suite={config.suite.name}"
         )
 
 

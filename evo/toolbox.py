@@ -15,12 +15,13 @@ from evo.answerers.mailbox import MailboxAnswerer, read_inbox
 from evo.answerers.offline import OfflineAnswerer
 from evo.answerers.replay import ReplayAnswerer
 from evo.asking import Asker, Phrasing
+from evo.auditing import Auditing
 from evo.choices import Settled
 from evo.config import AnswererKind, Config, SelectionKind
 from evo.console import RunConsole
 from evo.data import seed_folder
 from evo.history import History
-from evo.judging import EvaluatesAll, Judging
+from evo.judging import EvaluatesAll, Judging, Race
 from evo.keeping import Keeper
 from evo.loop import State
 from evo.mutation import Mutation
@@ -31,8 +32,9 @@ from evo.settings import ConfigError
 from evo.stop import StopSearch, check
 from evo.tools.bench import Bench
 from evo.tracking import Tracker
-from evo.workbench import build_bench
+from evo.workbench import build_auditor, build_bench
 from fitness.evaluation import Evaluation
+from fitness.evaluator import Evaluator
 from population.archive import Archive
 from population.archive_reader import read_archive
 from population.individual import Individual, individual_id
@@ -129,6 +131,7 @@ def build_toolbox(
 
     Without an `answerer` the configured one is built.
     """
+    auditing = _build_auditing(config, settled, memory, evaluator, console)
     judging = Judging(
         evaluator=evaluator,
         archive=memory.archive,
@@ -136,6 +139,8 @@ def build_toolbox(
         sampler=memory.sampler,
         budget=config.stop.evaluations,
         on_judged=_telling(memory, console),
+        auditing=auditing,
+        race=_build_race(config, evaluator),
     )
     bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
     spent_usd = memory.archive.spend_so_far()["cost_usd"]
@@ -160,7 +165,30 @@ def build_toolbox(
     toolbox.register("select_survivors", steps.select_survivors)
     toolbox.register("record", steps.record)
     toolbox.register("checkpoint", keeper.save)
+    toolbox.register("crown", auditing.crown if auditing else lambda: None)
     return toolbox
+
+
+def _build_auditing(
+    config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, console: RunConsole
+) -> Auditing | None:
+    if config.audit is False:
+        return None
+    return Auditing(
+        auditor=build_auditor(config, settled, evaluator),
+        archive=memory.archive,
+        history=memory.history,
+        scenarios=settled.suite.scenarios,
+        gain=config.questions.big_win,
+        note=console.note,
+    )
+
+
+def _build_race(config: Config, evaluator: EvaluatesAll) -> Race | None:
+    """None where nobody races, or nothing is timed: a table's measurements are complete already."""
+    if not config.judge.race or not isinstance(evaluator, Evaluator):
+        return None
+    return Race(evaluator=evaluator, place=config.evolution.mu)
 
 
 def _telling(memory: Memory, console: RunConsole) -> Callable[[Individual, Evaluation], None]:

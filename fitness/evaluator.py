@@ -211,7 +211,8 @@ class Evaluator:
         if measured.status is Status.PASSED and self._suite.scenarios:
             score = score_suite(measured.timings, self._suite, self._settings.bootstrap_draws)
         return Evaluation(
-            key=self.key(source, stopped_early=measured.status is Status.STOPPED_EARLY), source_sha256=source_sha256(source), suite=self._suite.name,
+            key=self.key(source, stopped_early=measured.status is Status.STOPPED_EARLY),
+            source_sha256=source_sha256(source), suite=self._suite.name,
             status=measured.status, reason=measured.reason, environment=self._target.environment,
             builds=tuple(build.report for build in builds), checks=measured.checks,
             timings=self._under_roof(measured.timings),

@@ -31,7 +31,7 @@ def raise_bar(evaluations: Sequence[Evaluation], place: int) -> Bar | None:
     for timing in (timing for each in passed for timing in each.timings):
         if timing.roof_ms is None:
             return None
-        ceiling = SLACK * max(timing.baseline_ms) / timing.roof_ms  # the baseline's slowest call, to be on the safe side
+        ceiling = SLACK * max(timing.baseline_ms) / timing.roof_ms  # its slowest call, to be on the safe side
         ceilings[timing.scenario] = max(ceiling, ceilings.get(timing.scenario, 0.0))
     return Bar(geomean=geomeans[place - 1], ceilings=ceilings) if ceilings else None
 

@@ -51,7 +51,7 @@ class _FastestCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pair:
+class Pair:
     """Both sides of a scenario, made ready, each on its own tensors."""
 
     scenario: Scenario
@@ -106,8 +106,9 @@ class _Pair:
         if distance <= MAX_BASELINE_DIFFERENCE * size:
             return difference
         raise EnvironmentFault(
-            f"the baseline's output ({self.baseline.setting}) on {self.scenario.name} lies {distance:.3g} from a right one of norm {size:.3g}; "
-            f"expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, or does not suit the scenario"
+            f"the baseline's output ({self.baseline.setting}) on {self.scenario.name} lies {distance:.3g} from a "
+            f"right one of norm {size:.3g}; expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, or "
+            "does not suit the scenario"
         )
 
     def _apart(self) -> tuple[float, float, torch.Tensor]:
@@ -136,7 +137,7 @@ def time_scenario(
     Raises CandidateFault where the candidate breaks, EnvironmentFault where the clock gives no positive time.
     """
     scenario = plan.scenario
-    pair = _make_pair(scenario, bind_watched(plan, binaries, backend, watch), backend, baseline, watch)
+    pair = make_pair(scenario, bind_watched(plan, binaries, backend, watch), backend, baseline, watch)
     pair.set_inputs(rng.getrandbits(SEED_BITS))
     for _ in range(settings.warmups):
         pair.warm_up()
@@ -152,11 +153,12 @@ def time_scenario(
     return TimedScenario(timing=timing, check=check)
 
 
-def _make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: Baseline, watch: Watch) -> _Pair:
+def make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: Baseline, watch: Watch) -> Pair:
+    """A bound candidate beside the baseline at its fastest, on inputs that are yet to be set."""
     tensors = Tensors(**{name: torch.empty_like(getattr(bound.tensors, name)) for name in ("q", "k", "v", "o", "lse")})
     draw_inputs(TIMED_DISTRIBUTION, 0, tensors.q, tensors.k, tensors.v)  # a capture may call it on what lies there
     fastest = _fastest_call(baseline, tensors, scenario, backend, watch)
-    return _Pair(
+    return Pair(
         scenario=scenario, bound=bound, baseline_tensors=tensors, baseline=fastest, backend=backend, watch=watch
     )
 
@@ -191,7 +193,7 @@ class _Samples:
     astray: str  # which timed call gave another result than the baseline; "" where none did
 
 
-def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
+def _repeat(pair: Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
     """As many pairs of calls as it takes to know the speedup well enough, within what settings and time allow."""
     candidate_ms: list[float] = []
     baseline_ms: list[float] = []
@@ -216,7 +218,7 @@ def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Sample
     )  # fmt: skip
 
 
-def _summarise(pair: _Pair, samples: _Samples, settings: JudgeSettings, rng: random.Random) -> ScenarioTiming:
+def _summarise(pair: Pair, samples: _Samples, settings: JudgeSettings, rng: random.Random) -> ScenarioTiming:
     candidate, baseline = (float(np.median(times)) for times in (samples.candidate_ms, samples.baseline_ms))
     interval = speedup_interval(
         samples.candidate_ms, samples.baseline_ms, settings.bootstrap_draws, np.random.default_rng(rng.getrandbits(64))

@@ -8,10 +8,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evo.auditing import Audits
+from evo.audits import verdict
 from evo.choices import settle
 from evo.console import evaluation_table, head_grid
+from evo.scenario_summary import scenario_summary
 from evo.settings import ConfigError, compose_config
-from evo.workbench import open_evaluator
+from evo.workbench import build_auditor, open_evaluator
+from fitness.audit_record import Audit, AuditCheck
 from fitness.evaluation import Evaluation, ScenarioCheck, Status
 from fitness.probe import probe_machine
 from fitness.process import start_fork_server
@@ -36,13 +40,34 @@ def verify(arguments: Sequence[str], console: Console) -> int:
     settled = settle(config, machine)
     if not as_json:
         console.print(head_grid(settled.choices[:3], [("kernel", str(path))]))
+    audit = None
     with open_evaluator(config, settled, machine, trusted=[source]) as evaluator:
         [evaluation] = evaluator.evaluate_all([source])
+        if config.audit and evaluation.geomean is not None:
+            audit = _audited(build_auditor(config, settled, evaluator), source, evaluation)
     if as_json:
-        console.print(Text(strict_json(evaluation.to_json(), sort_keys=False, indent=2)), soft_wrap=True)
+        record = evaluation.to_json() | _in_short(evaluation) | ({"audit": audit.to_json()} if audit else {})
+        console.print(Text(strict_json(record, sort_keys=False, indent=2)), soft_wrap=True)
     else:
         _show(evaluation, console)
-    return VIABLE if evaluation.status is Status.PASSED else NOT_VIABLE
+        _show_audit(audit, console)
+    failed = audit is not None and audit.failed
+    return VIABLE if evaluation.status is Status.PASSED and not failed else NOT_VIABLE
+
+
+def _audited(auditor: Audits | None, source: str, evaluation: Evaluation) -> Audit:
+    """The whole audit, as a run's best gets it. Raises ConfigError where nothing here can look at a kernel again."""
+    if auditor is None:
+        raise ConfigError("audit=true: this backend answers from a table and runs no kernel; use backend=host or cuda")
+    checks: tuple[AuditCheck, ...] = auditor.audit(source, evaluation)
+    if not Audit(why=(), checks=checks).failed:
+        checks = (*checks, *auditor.audit_champion(source))
+    return Audit(why=("asked for",), checks=checks)
+
+
+def _in_short(evaluation: Evaluation) -> dict[str, object]:
+    """One object for each scenario that was timed, with all that is known of it: under "scenarios"."""
+    return {"scenarios": [scenario_summary(timing, evaluation.checks) for timing in evaluation.timings]}
 
 
 def _kernel_path(words: Sequence[str]) -> Path:
@@ -67,6 +92,18 @@ def _show(evaluation: Evaluation, console: Console) -> None:
         for advisory in build.advisories:
             console.print(Text(f"{build.name}: {advisory}"), soft_wrap=True)
     console.print(Text(f"{evaluation.status}{': ' if evaluation.reason else ''}{evaluation.reason}"), soft_wrap=True)
+
+
+def _show_audit(audit: Audit | None, console: Console) -> None:
+    if audit is None:
+        return
+    table = Table(title="audit", box=box.SIMPLE)
+    for column in ("check", "finding", "detail"):
+        table.add_column(column, overflow="fold")
+    for check in audit.checks:
+        table.add_row(Text(check.name), str(check.finding), Text(check.detail))
+    console.print(table)
+    console.print(Text(f"audit {verdict(audit)}{': ' if audit.reason else ''}{audit.reason}"), soft_wrap=True)
 
 
 def _check_table(checks: Sequence[ScenarioCheck]) -> Table:
