@@ -82,27 +82,25 @@ def examine(job: Examination, backend: Backend, baseline: Baseline, watch: Watch
 def time_in_bulk(pair: Pair, watch: Watch) -> BulkTiming:
     """Single calls and bulks of calls by turns. Raises CandidateFault where the last output of a bulk is wrong."""
     pair.warm_up()
-    name = pair.scenario.name
-    singles: tuple[list[float], list[float]] = ([], [])
-    bulks: tuple[list[float], list[float]] = ([], [])
-    sides = (pair.bound.replay, pair.baseline.replay)
+    name, candidate, baseline = pair.scenario.name, pair.bound.replay, pair.baseline.replay
+    rounds: list[tuple[float, float, float, float]] = []
     calls = 0
     for _ in range(ROUNDS):
-        for side, replay in enumerate(sides):
-            pair.bound.poison()
-            with watch.candidate(f"timing single calls on {name}"):
-                singles[side].append(replay.time_ms())
-        calls = calls or _calls_for(min(statistics.median(times) for times in singles))
-        for side, replay in enumerate(sides):
-            pair.bound.poison()
-            with watch.candidate(f"timing {calls} calls in a row on {name}"):
-                bulks[side].append(replay.bulk_ms(calls) / calls)
-            if side == 0 and not pair.agrees():
-                raise _wrong(f"after {calls} calls in a row on {name}, o is not what the baseline gives")
+        pair.bound.poison()
+        with watch.candidate(f"timing single calls on {name}"):
+            candidate_ms = candidate.time_ms()
+        baseline_ms = baseline.time_ms()
+        calls = calls or _calls_for(min(candidate_ms, baseline_ms))
+        pair.bound.poison()
+        with watch.candidate(f"timing {calls} calls in a row on {name}"):
+            candidate_bulk_ms = candidate.bulk_ms(calls) / calls
+        if not pair.agrees():
+            raise _wrong(f"after {calls} calls in a row on {name}, o is not what the baseline gives")
+        rounds.append((candidate_ms, baseline_ms, candidate_bulk_ms, baseline.bulk_ms(calls) / calls))
+    single, baseline_single, bulk, baseline_bulk = (statistics.median(times) for times in zip(*rounds, strict=True))
     return BulkTiming(
-        scenario=name,
-        candidate_single_ms=statistics.median(singles[0]), baseline_single_ms=statistics.median(singles[1]),
-        candidate_bulk_ms=statistics.median(bulks[0]), baseline_bulk_ms=statistics.median(bulks[1]),
+        scenario=name, candidate_single_ms=single, baseline_single_ms=baseline_single, candidate_bulk_ms=bulk,
+        baseline_bulk_ms=baseline_bulk,
     )  # fmt: skip
 
 
