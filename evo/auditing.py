@@ -45,6 +45,9 @@ class Auditing:
 
     def judged(self, individual: Individual, evaluation: Evaluation) -> Evaluation:
         """The evaluation, or what it is worth after an audit that failed. Raises EnvironmentFault."""
+        dethroned = recorded_audit(self.archive, CHAMPION_EVENT, individual.id)
+        if dethroned is not None and dethroned.failed and evaluation.geomean is not None:
+            return refused(evaluation, dethroned)  # at the end of an earlier part of this run
         parent = max(map(self.history.geomean, individual.parent_ids), default=0.0)
         why = suspicions(evaluation, parent or None, self.gain, self.scenarios)
         if not why:

@@ -136,8 +136,13 @@ def time_scenario(
 
     Raises CandidateFault where the candidate breaks, EnvironmentFault where the clock gives no positive time.
     """
-    scenario = plan.scenario
-    pair = make_pair(scenario, bind_watched(plan, binaries, backend, watch), backend, baseline, watch)
+    bound = bind_watched(plan, binaries, backend, watch)
+    return time_pair(make_pair(plan.scenario, bound, backend, baseline, watch), settings, rng)
+
+
+def time_pair(pair: Pair, settings: JudgeSettings, rng: random.Random) -> TimedScenario:
+    """The same for two sides that are ready; they may be timed again and again. Raises as `time_scenario` does."""
+    scenario, watch = pair.scenario, pair.watch
     pair.set_inputs(rng.getrandbits(SEED_BITS))
     for _ in range(settings.warmups):
         pair.warm_up()

@@ -22,7 +22,8 @@ from tests.fitness.test_evaluator import SUITE, TARGET, FakeCompiler, FakeWorker
 
 ROOF = Roof(tflops=1.0, gb_per_s=1000.0)
 FULL = FullSuite(
-    suite=Suite(name="full", scenarios=(scenario(seqlen_q=96, seqlen_k=96),)), settings=JudgeSettings(bootstrap_draws=10)
+    suite=Suite(name="full", scenarios=(scenario(seqlen_q=96, seqlen_k=96),)),
+    settings=JudgeSettings(bootstrap_draws=10),
 )
 
 

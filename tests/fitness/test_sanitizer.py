@@ -95,7 +95,8 @@ def test_the_tool_gets_its_name_our_runner_and_no_key(tmp_path):
     program = tmp_path / "compute-sanitizer"
     program.write_text(
         f"#!{sys.executable}\nimport os, sys\n"
-        "print('=========', *sys.argv[1:3], sys.argv[4:6], os.path.isfile(sys.argv[6]), 'OPENAI_API_KEY' in os.environ)\n"
+        "found = os.path.isfile(sys.argv[6]), 'OPENAI_API_KEY' in os.environ\n"
+        "print('=========', *sys.argv[1:3], sys.argv[4:6], *found)\n"
         "print('=========     at attention')\n"
     )
     program.chmod(program.stat().st_mode | stat.S_IXUSR)

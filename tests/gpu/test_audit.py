@@ -1,4 +1,4 @@
-"""An honest kernel passes the audit; kernels that are right whenever they are looked at singly, and no more, fail it."""
+"""An honest kernel passes the audit; kernels that are right only as long as they are looked at singly fail it."""
 
 import pytest
 
