@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 from evo.choices import Settled
@@ -23,10 +24,14 @@ FREE_SETTINGS = (  # may change from one part of a run to the next; any other ch
 )  # fmt: skip
 
 
+_LATER: Mapping[str, Any] = MappingProxyType({"audit": None, "judge.precision": None, "judge.race": False})
+# Options that runs began without: at these values they are left out, so that such a run can be gone on with.
+
+
 def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
     """The settings that must stay, flat, as JSON types; what was left to us stands in as it was settled."""
     flat = dict(_flatten(asdict(config), ""))
-    kept = {key: value for key, value in flat.items() if not _is_free(key)}
+    kept = {key: value for key, value in flat.items() if not _is_free(key) and not _is_as_before(key, value)}
     scenarios = [scenario.to_json() for scenario in (*settled.suite.scenarios, *settled.suite.edges)]
     return kept | {
         "backend": settled.backend.value,
@@ -78,6 +83,10 @@ def _flatten(node: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def _is_as_before(key: str, value: object) -> bool:
+    return key in _LATER and value == _LATER[key]
 
 
 def _is_free(key: str) -> bool:

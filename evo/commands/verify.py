@@ -19,6 +19,7 @@ from fitness.audit_record import Audit, AuditCheck
 from fitness.evaluation import Evaluation, ScenarioCheck, Status
 from fitness.probe import probe_machine
 from fitness.process import start_fork_server
+from fitness.scenario import Suite
 from fitness.worker import PRELOAD
 from population.atomic_file import strict_json
 
@@ -50,6 +51,7 @@ def verify(arguments: Sequence[str], console: Console) -> int:
         console.print(Text(strict_json(record, sort_keys=False, indent=2)), soft_wrap=True)
     else:
         _show(evaluation, console)
+        _show_left_out(evaluation, settled.suite, console)
         _show_audit(audit, console)
     failed = audit is not None and audit.failed
     return VIABLE if evaluation.status is Status.PASSED and not failed else NOT_VIABLE
@@ -92,6 +94,15 @@ def _show(evaluation: Evaluation, console: Console) -> None:
         for advisory in build.advisories:
             console.print(Text(f"{build.name}: {advisory}"), soft_wrap=True)
     console.print(Text(f"{evaluation.status}{': ' if evaluation.reason else ''}{evaluation.reason}"), soft_wrap=True)
+
+
+def _show_left_out(evaluation: Evaluation, suite: Suite, console: Console) -> None:
+    """Of a suite that is not timed, how many shapes the kernel does not claim to support."""
+    checked = {check.scenario for check in evaluation.checks}
+    left_out = [each.name for each in suite.edges if each.name not in checked]
+    if evaluation.status is Status.PASSED and not suite.scenarios and left_out:
+        count = f"{len(left_out)} of {len(suite.edges)} shapes"
+        console.print(Text(f"{count} lie outside of the kernel's `supports`, and were left out"), soft_wrap=True)
 
 
 def _show_audit(audit: Audit | None, console: Console) -> None:

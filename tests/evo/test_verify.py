@@ -131,6 +131,12 @@ def test_a_table_that_is_not_there_is_the_environments_fault() -> None:
         verify(["kernel.cu", "backend=recorded", "backend.table=nowhere.jsonl"], Console(file=io.StringIO()))
 
 
+@pytest.mark.usefixtures("folder")
+def test_a_table_has_nobody_to_audit() -> None:
+    with pytest.raises(ConfigError, match="audit=true: this backend answers from a table"):
+        judged(PASSED, ["audit=true"])
+
+
 @pytest.mark.parametrize("content", [b"\xff\xfe", None])
 def test_a_kernel_that_is_no_text(folder: Path, content: bytes | None) -> None:
     path = folder / "odd.cu"

@@ -1,4 +1,4 @@
-"""The order of an audit's checks and what each of them holds against a candidate. Fakes compile, measure and examine."""
+"""The order of an audit's checks and what each holds against a candidate. Fakes compile, measure and examine."""
 
 import random
 from dataclasses import replace
