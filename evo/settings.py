@@ -130,6 +130,8 @@ def check_config(config: Config) -> None:
     for key, applies, value in needed:
         if applies and not value:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    if config.judge.precision is not None and config.judge.precision >= 1:
+        raise ConfigError(f"judge.precision={config.judge.precision}: expected a share below 1, as in judge.precision=0.01")
     if config.suite.distributions == []:
         raise ConfigError("suite.distributions=[]: expected at least one; null takes all")
     if config.judge.race and selection.kind is SelectionKind.lexicase:

@@ -80,15 +80,20 @@ def examine(job: Examination, backend: Backend, baseline: Baseline, watch: Watch
 
 
 def time_in_bulk(pair: Pair, watch: Watch) -> BulkTiming:
-    """Single calls and bulks of calls by turns. Raises CandidateFault where the last output of a bulk is wrong."""
+    """Single calls and bulks of calls by turns. Raises CandidateFault where the last output of a bulk is wrong.
+
+    Each single call comes after an untimed one of the same side, so that it finds the cache as a call in a bulk does.
+    """
     pair.warm_up()
     name, candidate, baseline = pair.scenario.name, pair.bound.replay, pair.baseline.replay
     rounds: list[tuple[float, float, float, float]] = []
     calls = 0
     for _ in range(ROUNDS):
-        pair.bound.poison()
         with watch.candidate(f"timing single calls on {name}"):
+            candidate.run()
+            pair.bound.poison()
             candidate_ms = candidate.time_ms()
+        baseline.run()
         baseline_ms = baseline.time_ms()
         calls = calls or _calls_for(min(candidate_ms, baseline_ms))
         pair.bound.poison()
