@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from evo.auditing import Auditing
 from evo.history import Attempt, History, Outcome
@@ -36,6 +36,7 @@ class EvaluatesAll(Protocol):
         """One evaluation a source, in the sources' order; `on_done` hears of each as it is finished."""
 
 
+@runtime_checkable
 class Races(Protocol):
     """An evaluator that can be told what candidates have to reach."""
 
@@ -53,6 +54,11 @@ class Race:
     def start(self, history: History) -> EvaluatesAll:
         """The evaluator for candidates that have to get among the best so far."""
         return self.evaluator.against(raise_bar(history.evaluations(), self.place))
+
+
+def race_with(evaluator: EvaluatesAll, *, place: int) -> Race | None:
+    """A race for the `place` best; None for an evaluator that times nothing itself."""
+    return Race(evaluator=evaluator, place=place) if isinstance(evaluator, Races) else None
 
 
 class Judging:
@@ -85,23 +91,10 @@ class Judging:
         It also ends after three faults of the environment in a row; fewer are tried again. What was measured is kept.
         """
         evaluator = self._evaluator if self._race is None else self._race.start(self._history)
-        settled: set[str] = set()
         waiting = [each for each in offspring if evaluation_of(self._archive, each.id) is None]
         room = len(waiting) if self._budget is None else max(0, self._budget - self._archive.evaluation_count())
         beyond = {individual.id for individual in waiting[room:]}
-        faults = 0
-        while True:
-            before = len(settled)
-            try:
-                self._settle_all([each for each in offspring if each.id not in beyond], evaluator, settled)
-                break
-            except BaselineUnavailableError:
-                raise  # it will not come by itself
-            except EnvironmentFault as fault:
-                faults = 1 if len(settled) > before else faults + 1
-                logger.warning("fault %d of the environment: %s", faults, fault)
-                if faults == MAX_FAULTS:
-                    raise EnvironmentBroken(faults, fault) from fault
+        self._settle_patiently([each for each in offspring if each.id not in beyond], evaluator)
         if room < len(waiting):
             raise StopSearch(f"evaluation budget reached: {self._budget} of {self._budget}")
         for individual in offspring:
@@ -112,6 +105,23 @@ class Judging:
         for attempt in attempts:
             if attempt.outcome is not Outcome.UNANSWERED:
                 self._sampler.credit(attempt.question_id, question_outcome(self._history, attempt))
+
+    def _settle_patiently(self, individuals: Sequence[Individual], evaluator: EvaluatesAll) -> None:
+        """Settle them all, trying again after a fault of the environment. Raises EnvironmentBroken for too many."""
+        settled: set[str] = set()
+        faults = 0
+        while True:
+            before = len(settled)
+            try:
+                self._settle_all(individuals, evaluator, settled)
+                return
+            except BaselineUnavailableError:
+                raise  # it will not come by itself
+            except EnvironmentFault as fault:
+                faults = 1 if len(settled) > before else faults + 1
+                logger.warning("fault %d of the environment: %s", faults, fault)
+                if faults == MAX_FAULTS:
+                    raise EnvironmentBroken(faults, fault) from fault
 
     def _settle_all(self, individuals: Sequence[Individual], evaluator: EvaluatesAll, settled: set[str]) -> None:
         """Recall what the archive holds, measure the rest; `settled` tells, after a fault too, who is done with."""

@@ -130,21 +130,25 @@ def check_config(config: Config) -> None:
     for key, applies, value in needed:
         if applies and not value:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
-    if config.judge.precision is not None and config.judge.precision >= 1:
-        raise ConfigError(f"judge.precision={config.judge.precision}: expected a share below 1, as in judge.precision=0.01")
-    if config.suite.distributions == []:
-        raise ConfigError("suite.distributions=[]: expected at least one; null takes all")
-    if config.judge.race and selection.kind is SelectionKind.lexicase:
-        raise ConfigError(
-            "judge.race=true: a candidate with a low geometric mean may be the best on one scenario, which is what "
-            "selection=lexicase keeps; leave one of the two out"
-        )
+    _check_judging(config)
     if config.answerer.tools and config.answerer.kind is not AnswererKind.openai:
         raise ConfigError(f"answerer.tools=true: {config.answerer.kind.value} calls none; expected answerer=openai")
     if config.seeds == []:
         raise ConfigError("seeds=[]: expected at least one seed kernel, as in seeds=[tiled]")
     if config.name is not None and (config.name in ("", ".", "..", "None") or "/" in config.name):
         raise ConfigError(f"name={config.name!r}: expected a folder's name, without a slash; null names it by the time")
+
+
+def _check_judging(config: Config) -> None:
+    if config.judge.precision is not None and config.judge.precision >= 1:
+        raise ConfigError(f"judge.precision={config.judge.precision}: expected a share below 1, as in 0.01")
+    if config.suite.distributions == []:
+        raise ConfigError("suite.distributions=[]: expected at least one; null takes all")
+    if config.judge.race and config.selection.kind is SelectionKind.lexicase:
+        raise ConfigError(
+            "judge.race=true: a candidate with a low geometric mean may be the best on one scenario, which is what "
+            "selection=lexicase keeps; leave one of the two out"
+        )
 
 
 def _check_key(override: Override) -> None:

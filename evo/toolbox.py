@@ -15,13 +15,13 @@ from evo.answerers.mailbox import MailboxAnswerer, read_inbox
 from evo.answerers.offline import OfflineAnswerer
 from evo.answerers.replay import ReplayAnswerer
 from evo.asking import Asker, Phrasing
-from evo.auditing import Auditing
+from evo.auditors import build_auditing
 from evo.choices import Settled
 from evo.config import AnswererKind, Config, SelectionKind
 from evo.console import RunConsole
 from evo.data import seed_folder
 from evo.history import History
-from evo.judging import EvaluatesAll, Judging, Race
+from evo.judging import EvaluatesAll, Judging, race_with
 from evo.keeping import Keeper
 from evo.loop import State
 from evo.mutation import Mutation
@@ -32,9 +32,8 @@ from evo.settings import ConfigError
 from evo.stop import StopSearch, check
 from evo.tools.bench import Bench
 from evo.tracking import Tracker
-from evo.workbench import build_auditor, build_bench
+from evo.workbench import build_bench
 from fitness.evaluation import Evaluation
-from fitness.evaluator import Evaluator
 from population.archive import Archive
 from population.archive_reader import read_archive
 from population.individual import Individual, individual_id
@@ -131,7 +130,7 @@ def build_toolbox(
 
     Without an `answerer` the configured one is built.
     """
-    auditing = _build_auditing(config, settled, memory, evaluator, console)
+    auditing = build_auditing(config, settled, evaluator, memory.archive, memory.history, console.note)
     judging = Judging(
         evaluator=evaluator,
         archive=memory.archive,
@@ -140,7 +139,7 @@ def build_toolbox(
         budget=config.stop.evaluations,
         on_judged=_telling(memory, console),
         auditing=auditing,
-        race=_build_race(config, evaluator),
+        race=race_with(evaluator, place=config.evolution.mu) if config.judge.race else None,
     )
     bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
     spent_usd = memory.archive.spend_so_far()["cost_usd"]
@@ -167,28 +166,6 @@ def build_toolbox(
     toolbox.register("checkpoint", keeper.save)
     toolbox.register("crown", auditing.crown if auditing else lambda: None)
     return toolbox
-
-
-def _build_auditing(
-    config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, console: RunConsole
-) -> Auditing | None:
-    if config.audit is False:
-        return None
-    return Auditing(
-        auditor=build_auditor(config, settled, evaluator),
-        archive=memory.archive,
-        history=memory.history,
-        scenarios=settled.suite.scenarios,
-        gain=config.questions.big_win,
-        note=console.note,
-    )
-
-
-def _build_race(config: Config, evaluator: EvaluatesAll) -> Race | None:
-    """None where nobody races, or nothing is timed: a table's measurements are complete already."""
-    if not config.judge.race or not isinstance(evaluator, Evaluator):
-        return None
-    return Race(evaluator=evaluator, place=config.evolution.mu)
 
 
 def _telling(memory: Memory, console: RunConsole) -> Callable[[Individual, Evaluation], None]:

@@ -7,13 +7,11 @@ from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from evo.auditing import Audits
 from evo.choices import Settled
 from evo.config import BackendKind, Config
 from evo.data import include_folder, seed_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
-from evo.suites import load_suite_config, to_suite
 from evo.tools.bench import Bench
 from evo.tools.disassemble import Disassemble, disassembler
 from evo.tools.draft_judge import DraftJudge
@@ -22,7 +20,6 @@ from evo.tools.nsight import find_ncu
 from evo.tools.occupancy import Occupancy
 from evo.tools.profile import Profile
 from fitness import worker as workers
-from fitness.audit import Auditor, FullSuite
 from fitness.backends.host_compiler import HostCompiler
 from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.build_cache import BuildCache
@@ -36,9 +33,6 @@ from fitness.manifest import same_but_for_knobs
 from fitness.probe import Gpu, Machine
 from fitness.process_limits import ProcessLimits
 from fitness.roof import Roof
-from fitness.sanitizer import find_sanitizer
-
-FULL_SUITE = "full182"  # what a run's best is held to besides
 
 _GIB = 2**30
 _HOST_MEMORY = 8 * _GIB  # of address space beyond torch's own: the reference of a small suite, and the candidate
@@ -96,28 +90,6 @@ def build_bench(config: Config, settled: Settled, evaluator: EvaluatesAll) -> Be
         Occupancy(judge, gpu),
     )
     return Bench(tools, limit=config.answerer.tool_calls)
-
-
-def build_auditor(config: Config, settled: Settled, evaluator: EvaluatesAll) -> Audits | None:
-    """What looks again at wins that `evaluator` reports; None where it cannot run a candidate again."""
-    if isinstance(evaluator, Audits):
-        return evaluator
-    if not isinstance(evaluator, Evaluator) or not isinstance(evaluator.worker, workers.Worker):
-        return None
-    on_gpu = settled.backend is BackendKind.cuda
-    return Auditor(
-        evaluator,
-        evaluator.worker,
-        on_gpu=on_gpu,
-        sanitizer=find_sanitizer(),
-        device_index=config.backend.device,
-        full=_full_suite(config, settled) if on_gpu else None,
-    )
-
-
-def _full_suite(config: Config, settled: Settled) -> FullSuite:
-    suite = load_suite_config(FULL_SUITE)
-    return FullSuite(suite=to_suite(suite), settings=judge_settings(replace(config, suite=suite), settled.backend))
 
 
 def _recorded(path: Path, suite: str) -> RecordedEvaluator:

@@ -9,12 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from evo.auditing import Audits
+from evo.auditors import build_auditor
 from evo.audits import verdict
 from evo.choices import settle
 from evo.console import evaluation_table, head_grid
 from evo.scenario_summary import scenario_summary
 from evo.settings import ConfigError, compose_config
-from evo.workbench import build_auditor, open_evaluator
+from evo.workbench import open_evaluator
 from fitness.audit_record import Audit, AuditCheck
 from fitness.evaluation import Evaluation, ScenarioCheck, Status
 from fitness.probe import probe_machine

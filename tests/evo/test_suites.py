@@ -83,6 +83,7 @@ def test_full182_is_the_published_benchmarks_and_production() -> None:
 
 def test_edge_has_lengths_of_1_to_4224_unequal_ones_and_five_head_dims() -> None:
     shapes = load_suite("edge").edges
+    assert len(shapes) == 91
     lengths = {length for shape in shapes for length in (shape.seqlen_q, shape.seqlen_k)}
     assert (min(lengths), max(lengths)) == (1, 4224)
     assert {shape.head_dim for shape in shapes} == {64, 96, 128, 192, 256}

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from evo.auditors import FULL_SUITE, build_auditor
 from evo.choices import Settled, settle
 from evo.config import Config
 from evo.data import seed_folder
 from evo.settings import compose_config
 from evo.suites import load_suite
-from evo.workbench import FULL_SUITE, build_auditor, open_evaluator
+from evo.workbench import open_evaluator
 from fitness.audit_record import Finding
 from fitness.evaluation import Environment
 from fitness.faults import EnvironmentFault
