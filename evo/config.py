@@ -96,7 +96,7 @@ class BackendConfig:
     device: int = 0
     threads: int = 1
     run_model_code: bool = False
-    cache: str = "~/.cache/question-evo"
+    cache: str | None = None
     compile_processes: int = 0
     compile_timeout_s: float = 60.0
     table: str | None = None

@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any
 
+from evo.noise import noise
 from fitness.audit_record import Audit
 from fitness.evaluation import Evaluation
 from population.individual import Individual
@@ -57,6 +58,7 @@ class History:
         self._individuals: dict[str, Individual] = {}
         self._evaluations: dict[str, Evaluation] = {}
         self._audits: dict[str, Audit] = {}
+        self._noise: dict[str, float] = {}
         self._attempts: list[Attempt] = []
         self._by_parent: dict[str, list[Attempt]] = {}
         self._by_child: dict[str, Attempt] = {}
@@ -76,6 +78,7 @@ class History:
     def add_evaluation(self, individual_id: str, evaluation: Evaluation) -> None:
         """Remember what was measured of an individual."""
         self._evaluations[individual_id] = evaluation
+        self._noise[individual_id] = noise(evaluation)
 
     def add_audit(self, individual_id: str, audit: Audit) -> None:
         """Remember what an audit found. (One that failed also makes another evaluation: see evo/auditing.py.)"""
@@ -109,6 +112,10 @@ class History:
         """An individual's geometric mean speedup; 0.0 where it failed or was not judged."""
         evaluation = self._evaluations.get(individual_id)
         return 0.0 if evaluation is None or evaluation.geomean is None else evaluation.geomean
+
+    def noise(self, individual_id: str) -> float:
+        """How far an individual's geomean may be off by measuring alone, as a share of it; 0.0 where it has none."""
+        return self._noise.get(individual_id, 0.0)
 
     def speedups(self, individual_id: str) -> Mapping[str, float]:
         """Speedup by scenario, in the suite's order; empty unless PASSED."""

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 
 from evo.auditing import Auditing
 from evo.history import Attempt, History, Outcome
-from evo.moments import noise
+from evo.noise import noise
 from evo.result import evaluation_of
 from evo.stop import EnvironmentBroken, StopSearch
 from fitness.evaluation import Evaluation, Status

@@ -21,9 +21,9 @@ from evo.pending import job_of, publish
 from evo.result import first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import Search, prepare_search
+from evo.seeds import read_seeds
 from evo.stop import StopSearch
 from evo.suites import to_suite
-from evo.toolbox import read_seeds
 from fitness.evaluation import Environment
 from fitness.faults import EnvironmentFault
 from fitness.scenario import Suite

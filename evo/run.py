@@ -9,13 +9,13 @@ from deap import base
 from rich.console import Console
 
 from evo.choices import Settled, settle
-from evo.config import AnswererKind, BackendKind, Config
+from evo.config import Config
 from evo.console import RunConsole
 from evo.loop import evolve
+from evo.preflight import refuse_pointless
 from evo.result import evaluation_of, first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
-from evo.settings import ConfigError
 from evo.signals import orderly_stop
 from evo.stop import Interrupted, StopSearch
 from evo.suites import require_timed
@@ -43,10 +43,11 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     require_timed(config)
     settled = settle(config, machine)
     config = replace(config, seeds=list(settled.seeds))
-    _require_consent(config, settled)
+    refuse_pointless(config, settled)
     voice = RunConsole(console=console, budget=config.stop.evaluations)
     voice.head(settled.choices, str(folder.path))
     with ExitStack() as stack:
+        stack.enter_context(orderly_stop())
         archive = stack.enter_context(open_archive(folder) if folder.archive.exists() else create_archive(folder))
         stop, result = _search(config, settled, machine, archive, folder, voice)
         write_result(folder, result)
@@ -54,16 +55,6 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     voice.farewell(result, best, str(folder.path), resumable=stop.exit_code is not None)
     found = 0 if result["best"] else 1
     return Outcome(result=result, exit_code=found if stop.exit_code is None else stop.exit_code)
-
-
-def _require_consent(config: Config, settled: Settled) -> None:
-    """A model's kernels would all be refused here, after they were paid for."""
-    natively = settled.backend is BackendKind.host and config.answerer.kind is AnswererKind.openai
-    if natively and not config.backend.run_model_code:
-        raise ConfigError(
-            "answerer=openai on the host backend: what a model writes would run natively here, with your rights; "
-            "to allow that, add backend.run_model_code=true"
-        )
 
 
 def _crown(toolbox: base.Toolbox, stop: StopSearch, voice: RunConsole) -> None:
@@ -85,7 +76,7 @@ def _search(
     require_same_settings(archive, fixed_settings(config, settled))
     search = prepare_search(config, settled, build_bank(config), archive, folder, voice.note)
     began = first_environment(archive)
-    with open_evaluator(config, settled, machine, began=began) as evaluator, orderly_stop(), voice.live():
+    with open_evaluator(config, settled, machine, began=began) as evaluator, voice.live():
         toolbox = search.toolbox(evaluator, voice)
         state = search.state()
         if search.checkpoint:

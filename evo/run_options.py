@@ -8,8 +8,9 @@ import yaml
 from omegaconf import OmegaConf
 
 from evo.config import Config
+from evo.seeds import read_seeds
 from evo.settings import ConfigError, compose_config, parse_overrides
-from evo.toolbox import build_bank, read_seeds, read_template
+from evo.toolbox import build_bank, read_template
 from population.atomic_file import write_atomically
 from population.faults import RunFolderError
 from population.run_folder import RunFolder

@@ -19,7 +19,6 @@ from evo.auditors import build_auditing
 from evo.choices import Settled
 from evo.config import AnswererKind, Config, SelectionKind
 from evo.console import RunConsole
-from evo.data import seed_folder
 from evo.history import History
 from evo.judging import EvaluatesAll, Judging, race_with
 from evo.keeping import Keeper
@@ -27,6 +26,7 @@ from evo.loop import State
 from evo.mutation import Mutation
 from evo.prompt import PromptTemplate, ToolsPart, load_template
 from evo.reply_records import to_reply
+from evo.seeds import read_seeds
 from evo.selection import Lexicase, Selection, Tournament
 from evo.settings import ConfigError
 from evo.stop import StopSearch, check
@@ -36,7 +36,7 @@ from evo.workbench import build_bench
 from fitness.evaluation import Evaluation
 from population.archive import Archive
 from population.archive_reader import read_archive
-from population.individual import Individual, individual_id
+from population.individual import Individual
 from population.run_folder import RunFolder, open_run_folder
 from questions.bank import Bank, load_bank, shipped_bank_path
 from questions.question import Style
@@ -261,24 +261,6 @@ def read_template(name: str | None) -> PromptTemplate:
         return load_template(Path(name) if name else None)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"style.template: {name!r} cannot be read ({error}); expected a prompt template") from error
-
-
-def read_seeds(names: Sequence[str]) -> list[str]:
-    """The sources of seed kernels, by shipped name or by path, each once. Raises ConfigError."""
-    sources = [_read_seed(name) for name in names]
-    if len({individual_id(source) for source in sources}) < len(sources):
-        raise ConfigError(f"seeds=[{','.join(names)}]: a kernel is among them twice; expected each once")
-    return sources
-
-
-def _read_seed(name: str) -> str:
-    shipped = seed_folder() / f"{name}.cu"
-    path = shipped if shipped.is_file() else Path(name)
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        names = ", ".join(sorted(each.stem for each in seed_folder().glob("*.cu")))
-        raise ConfigError(f"seeds: {name!r} cannot be read ({error}); expected a .cu file or one of {names}") from error
 
 
 def _selection(config: Config, history: History) -> Selection:

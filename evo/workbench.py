@@ -2,16 +2,17 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from evo.choices import Settled
 from evo.config import BackendKind, Config
-from evo.data import include_folder, seed_folder
+from evo.data import include_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
+from evo.seeds import shipped_sources
 from evo.tools.bench import Bench
 from evo.tools.disassemble import Disassemble, disassembler
 from evo.tools.draft_judge import DraftJudge
@@ -130,7 +131,7 @@ def _open_worker(config: Config, settled: Settled) -> workers.Worker:
 
 
 def _compiler(config: Config, settled: Settled) -> Compiler:
-    cache = BuildCache(Path(config.backend.cache).expanduser())
+    cache = BuildCache(cache_folder(config.backend.cache, os.environ))
     cache.prune(_CACHE_BYTES)
     if settled.gpu is None:
         return HostCompiler(
@@ -148,6 +149,14 @@ def _compiler(config: Config, settled: Settled) -> Compiler:
         timeout_s=config.backend.compile_timeout_s,
         memory_bytes=_COMPILER_MEMORY,
     )
+
+
+def cache_folder(configured: str | None, environment: Mapping[str, str]) -> Path:
+    """Where builds are kept: as configured, else where the XDG base directory specification puts a user's caches."""
+    if configured:
+        return Path(configured).expanduser()
+    caches = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (caches if caches.is_absolute() else Path.home() / ".cache") / "question-evo"
 
 
 def _processes(config: Config) -> int:
@@ -170,6 +179,5 @@ def _permission(config: Config, settled: Settled, trusted: Sequence[str]) -> Cal
     """Whether a source may run: on a GPU any that the rules let through, natively only what is shipped or named."""
     if settled.backend is BackendKind.cuda or config.backend.run_model_code:
         return lambda _source: True
-    shipped = [path.read_text(encoding="utf-8") for path in sorted(seed_folder().glob("*.cu"))]
-    known = [*shipped, *trusted]
+    known = [*shipped_sources(), *trusted]
     return lambda source: any(same_but_for_knobs(source, seed) for seed in known)

@@ -1,5 +1,6 @@
 """`evo evolve`: a search, a sweep of searches, or the rest of one that was interrupted."""
 
+import shutil
 import sys
 import time
 import uuid
@@ -25,9 +26,10 @@ from evo.settings import (
     register_schema,
     to_config,
 )
+from fitness.fork_server import start_fork_server
 from fitness.probe import probe_machine
-from fitness.process import start_fork_server
 from fitness.worker import PRELOAD
+from population.archive_reader import read_archive
 from population.atomic_file import parse_json, strict_json, write_atomically
 from population.run_folder import RunFolder, create_run_folder, open_run_folder
 
@@ -69,11 +71,24 @@ def _single(overrides: list[str]) -> int:
         _require_own_word(earlier, overrides)
         overrides = merged_overrides(earlier, overrides)
         compose_config(overrides)
-    _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
-    code = _exit_code(folder.path)
+    code = BAD_ENVIRONMENT
+    try:
+        _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
+        code = _exit_code(folder.path)
+    finally:
+        if code == BAD_ENVIRONMENT and config.resume is None and not _began(folder):
+            shutil.rmtree(folder.path, ignore_errors=True)  # there is nothing to go on with
     if code == BAD_ENVIRONMENT and config.resume is not None:
         keep_options(folder, join_options(earlier))  # Hydra has written down what the run refused
     return code
+
+
+def _began(folder: RunFolder) -> bool:
+    """Whether anything was measured."""
+    if not folder.archive.exists():
+        return False
+    with read_archive(folder) as archive:
+        return archive.evaluation_count() > 0
 
 
 def _require_own_word(earlier: Sequence[str], given: Sequence[str]) -> None:

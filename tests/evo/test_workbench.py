@@ -12,12 +12,12 @@ from evo.config import Config
 from evo.data import seed_folder
 from evo.settings import compose_config
 from evo.suites import load_suite
-from evo.workbench import open_evaluator
+from evo.workbench import cache_folder, open_evaluator
 from fitness.audit_record import Finding
 from fitness.evaluation import Environment
 from fitness.faults import EnvironmentFault
+from fitness.fork_server import start_fork_server
 from fitness.probe import Machine, probe_machine
-from fitness.process import start_fork_server
 from fitness.worker import PRELOAD
 
 
@@ -70,3 +70,10 @@ def test_on_a_processor_an_audit_is_the_same_kernel_on_other_inputs(tmp_path: Pa
 
 def test_the_full_suite_is_there_to_be_loaded() -> None:
     assert len(load_suite(FULL_SUITE).scenarios) == 182
+
+
+def test_builds_are_kept_where_the_user_keeps_caches() -> None:
+    assert cache_folder(None, {"XDG_CACHE_HOME": "/caches"}) == Path("/caches/question-evo")
+    assert cache_folder(None, {}) == Path.home() / ".cache/question-evo"
+    assert cache_folder(None, {"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache/question-evo"
+    assert cache_folder("~/builds", {"XDG_CACHE_HOME": "/caches"}) == Path.home() / "builds"
