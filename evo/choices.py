@@ -88,6 +88,8 @@ def _suite(config: Config, gpu: Gpu | None) -> tuple[Suite, Choice]:
         suite, why = load_suite("smoke"), "the default on a processor"
     else:
         suite, why = load_suite("core26"), "the default on a GPU"
+    if not suite.scenarios:
+        return suite, Choice(what="suite", value=f"{suite.name} ({len(suite.edges)} shapes, none timed)", why=why)
     return suite, Choice(what="suite", value=f"{suite.name} ({len(suite.scenarios)} scenarios)", why=why)
 
 

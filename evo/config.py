@@ -22,6 +22,7 @@ class BaselineKind(Enum):
     """What candidates are measured against."""
 
     auto = "auto"
+    best = "best"
     fa3 = "fa3"
     fa4 = "fa4"
     cudnn = "cudnn"
@@ -77,6 +78,17 @@ class ElementKind(Enum):
     fp16 = "fp16"
 
 
+class DistributionKind(Enum):
+    """What a scenario's inputs are drawn from."""
+
+    normal = "normal"
+    peaked = "peaked"
+    large = "large"
+    dominant = "dominant"
+    shifted = "shifted"
+    small = "small"
+
+
 class ApiKind(Enum):
     """Which protocol of an OpenAI-compatible server is spoken."""
 
@@ -125,6 +137,10 @@ class SuiteConfig:
 
     name: str = "auto"
     edges: bool = True
+    timed: bool = True
+    distributions: list[DistributionKind] | None = None
+    repeats: int | None = None
+    least_repeats: int | None = None
     scenarios: list[ScenarioConfig] = field(default_factory=list)
 
 
@@ -134,6 +150,8 @@ class JudgeConfig:
 
     repeats: int | None = None
     warmups: int | None = None
+    precision: float | None = None
+    race: bool = False
     call_timeout_s: float = 20.0
 
 
@@ -238,6 +256,7 @@ class Config:
     seeds: list[str] | None = None
     rng_seed: int = 0
     resume: str | None = None
+    audit: bool | None = None
     backend: BackendConfig = field(default_factory=BackendConfig)
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
     suite: SuiteConfig = field(default_factory=SuiteConfig)

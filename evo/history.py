@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from evo.noise import noise
+from fitness.audit_record import Audit
 from fitness.evaluation import Evaluation
 from population.individual import Individual
 
@@ -56,6 +57,7 @@ class History:
     def __init__(self) -> None:
         self._individuals: dict[str, Individual] = {}
         self._evaluations: dict[str, Evaluation] = {}
+        self._audits: dict[str, Audit] = {}
         self._noise: dict[str, float] = {}
         self._attempts: list[Attempt] = []
         self._by_parent: dict[str, list[Attempt]] = {}
@@ -78,6 +80,14 @@ class History:
         self._evaluations[individual_id] = evaluation
         self._noise[individual_id] = noise(evaluation)
 
+    def add_audit(self, individual_id: str, audit: Audit) -> None:
+        """Remember what an audit found. (One that failed also makes another evaluation: see evo/auditing.py.)"""
+        self._audits[individual_id] = audit
+
+    def audit(self, individual_id: str) -> Audit | None:
+        """What the audit of an individual found, or None."""
+        return self._audits.get(individual_id)
+
     def knows(self, individual_id: str) -> bool:
         """Whether a candidate of this very text was there before."""
         return individual_id in self._individuals
@@ -98,6 +108,10 @@ class History:
     def evaluations(self) -> list[Evaluation]:
         """All that was measured, in the order in which it was remembered."""
         return list(self._evaluations.values())
+
+    def judged_ids(self) -> list[str]:
+        """The ids of all that was measured, in the order in which it was remembered."""
+        return list(self._evaluations)
 
     def geomean(self, individual_id: str) -> float:
         """An individual's geometric mean speedup; 0.0 where it failed or was not judged."""

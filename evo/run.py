@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deap import base
 from rich.console import Console
 
 from evo.choices import Settled, settle
@@ -17,9 +18,11 @@ from evo.result import evaluation_of, first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
 from evo.signals import orderly_stop
-from evo.stop import StopSearch
+from evo.stop import Interrupted, StopSearch
+from evo.suites import require_timed
 from evo.toolbox import build_bank
 from evo.workbench import open_evaluator
+from fitness.faults import EnvironmentFault
 from fitness.probe import Machine
 from population.archive import Archive, create_archive, open_archive
 from population.run_folder import RunFolder
@@ -38,6 +41,7 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
 
     Raises the errors of a bad environment or configuration before anything is measured.
     """
+    require_timed(config)
     settled = settle(config, machine)
     config = replace(config, seeds=list(settled.seeds))
     refuse_pointless(config, settled)
@@ -52,6 +56,18 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     voice.farewell(result, best, str(folder.path), resumable=stop.exit_code is not None)
     found = 0 if result["best"] else 1
     return Outcome(result=result, exit_code=found if stop.exit_code is None else stop.exit_code)
+
+
+def _crown(toolbox: base.Toolbox, stop: StopSearch, voice: RunConsole) -> None:
+    """Audit the best of a search that has come to its end; what fails is no best."""
+    if stop.exit_code is not None:
+        return
+    try:
+        toolbox.crown()
+    except EnvironmentFault as fault:
+        voice.note(f"the best is not audited: {fault}")
+    except Interrupted as interruption:
+        voice.note(f"the best is not audited: {interruption.reason}")
 
 
 def _search(
@@ -74,4 +90,5 @@ def _search(
             for fault in archive.kernel_faults():
                 voice.note(fault)
         stop = evolve(state, toolbox)
+        _crown(toolbox, stop, voice)
     return stop, search.result(state, stop)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 from evo.choices import Settled
@@ -21,12 +22,16 @@ FREE_SETTINGS = (  # may change from one part of a run to the next; any other ch
     "name", "runs", "resume", "logger", "stop", "backend", "baseline", "suite", "evolution.keep_checkpoints",
     "answerer.concurrency", "answerer.timeout_s", "answerer.max_retries", "answerer.api_key_env", "answerer.base_url",
 )  # fmt: skip
+# Options that runs began without: at these values they are left out, so that such a run can be gone on with.
+_LATER: Mapping[str, Any] = MappingProxyType(
+    {"audit": None, "judge.precision": None, "judge.race": False, "questions.all_styles": False}
+)
 
 
 def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
     """The settings that must stay, flat, as JSON types; what was left to us stands in as it was settled."""
     flat = flatten_settings(config)
-    kept = {key: value for key, value in flat.items() if not _is_free(key) and not _changes_nothing(key, config)}
+    kept = {key: value for key, value in flat.items() if not _is_free(key) and not _is_as_before(key, value, config)}
     scenarios = [scenario.to_json() for scenario in (*settled.suite.scenarios, *settled.suite.edges)]
     return kept | {
         "backend": settled.backend.value,
@@ -93,11 +98,10 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
 
 
-def _changes_nothing(key: str, config: Config) -> bool:
-    """Settings younger than runs that are about, at the value that stands for how it was before them."""
+def _is_as_before(key: str, value: object, config: Config) -> bool:
     if key.startswith("single_shot."):
         return config.single_shot.questions is None
-    return key == "questions.all_styles" and not config.questions.all_styles
+    return key in _LATER and value == _LATER[key]
 
 
 def _is_free(key: str) -> bool:

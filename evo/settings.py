@@ -14,7 +14,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from evo.config import AnswererKind, BackendKind, Config
+from evo.config import AnswererKind, BackendKind, Config, SelectionKind
 from evo.data import conf_folder
 
 HYDRA_VERSION = "1.3"  # the version of Hydra whose defaults we rely on
@@ -114,6 +114,9 @@ def check_config(config: Config) -> None:
         ("backend.compile_timeout_s", config.backend.compile_timeout_s, 1),
         ("judge.repeats", config.judge.repeats, 1),
         ("judge.warmups", config.judge.warmups, 0),
+        ("judge.precision", config.judge.precision, 0),
+        ("suite.repeats", config.suite.repeats, 1),
+        ("suite.least_repeats", config.suite.least_repeats, 1),
         ("judge.call_timeout_s", config.judge.call_timeout_s, 0.1),
         ("answerer.max_tokens", config.answerer.max_tokens, 1),
         ("answerer.timeout_s", config.answerer.timeout_s, 1),
@@ -142,6 +145,7 @@ def check_config(config: Config) -> None:
     for key, applies, value in needed:
         if applies and not value:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    _check_judging(config)
     if config.answerer.tools and config.answerer.kind is not AnswererKind.openai:
         raise ConfigError(f"answerer.tools=true: {config.answerer.kind.value} calls none; expected answerer=openai")
     _check_single_shot(config)
@@ -155,6 +159,18 @@ def _check_single_shot(config: Config) -> None:
     styles = [style.value for style in config.single_shot.styles]
     if len(styles) < 2 or len(set(styles)) < len(styles):
         raise ConfigError(f"single_shot.styles=[{','.join(styles)}]: expected two or more styles, each once")
+
+
+def _check_judging(config: Config) -> None:
+    if config.judge.precision is not None and config.judge.precision >= 1:
+        raise ConfigError(f"judge.precision={config.judge.precision}: expected a share below 1, as in 0.01")
+    if config.suite.distributions == []:
+        raise ConfigError("suite.distributions=[]: expected at least one; null takes all")
+    if config.judge.race and config.selection.kind is SelectionKind.lexicase:
+        raise ConfigError(
+            "judge.race=true: a candidate with a low geometric mean may be the best on one scenario, which is what "
+            "selection=lexicase keeps; leave one of the two out"
+        )
 
 
 def _check_key(override: Override) -> None:

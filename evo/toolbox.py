@@ -16,11 +16,12 @@ from evo.answerers.mailbox import MailboxAnswerer, read_inbox
 from evo.answerers.offline import OfflineAnswerer
 from evo.answerers.replay import ReplayAnswerer
 from evo.asking import Asker, Phrasing
+from evo.auditors import build_auditing
 from evo.choices import Settled
 from evo.config import AnswererKind, Config, SelectionKind
 from evo.console import RunConsole
 from evo.history import History
-from evo.judging import EvaluatesAll, Judging
+from evo.judging import EvaluatesAll, Judging, race_with
 from evo.keeping import Keeper
 from evo.loggers.reporting import NO_REPORT, Report
 from evo.loop import State
@@ -132,6 +133,7 @@ def build_toolbox(
 
     Without an `answerer` the configured one is built.
     """
+    auditing = build_auditing(config, settled, evaluator, memory.archive, memory.history, console.note)
     judging = Judging(
         evaluator=evaluator,
         archive=memory.archive,
@@ -139,6 +141,8 @@ def build_toolbox(
         sampler=memory.sampler,
         budget=config.stop.evaluations,
         on_judged=_telling(memory, console, report),
+        auditing=auditing,
+        race=race_with(evaluator, place=config.evolution.mu) if config.judge.race else None,
     )
     bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
     spent_usd = memory.archive.spend_so_far()["cost_usd"]
@@ -166,6 +170,7 @@ def build_toolbox(
     toolbox.register("select_survivors", steps.select_survivors)
     toolbox.register("record", steps.record)
     toolbox.register("checkpoint", keeper.save)
+    toolbox.register("crown", auditing.crown if auditing else lambda: None)
     return toolbox
 
 

@@ -125,9 +125,11 @@ class Evaluation:
     check_s: float = 0.0
     time_s: float = 0.0
     deterministic: bool | None = None  # of all its builds; None where none was called twice. No fault by itself
+    timed: bool = True  # False for a suite that is checked and never timed: to pass there is no score
 
     def __post_init__(self) -> None:
-        if (self.status is Status.PASSED) != (self.geomean is not None):
+        scored = self.status is Status.PASSED and (self.timed or bool(self.timings))
+        if scored != (self.geomean is not None):
             raise ValueError(f"evaluation: {self.status} with geomean {self.geomean}")
         if self.geomean is not None and (type(self.geomean) is not float or not 0 < self.geomean < math.inf):
             raise ValueError(f"evaluation: geomean is {self.geomean!r}; expected a positive finite float")
@@ -146,7 +148,7 @@ class Evaluation:
     @property
     def worst(self) -> ScenarioTiming | None:
         """The scenario with the least speedup; None unless PASSED."""
-        if self.status is not Status.PASSED:
+        if self.status is not Status.PASSED or not self.timings:
             return None
         return min(self.timings, key=lambda timing: timing.speedup)
 

@@ -23,7 +23,7 @@ from fitness.inputs import Distribution, draw_inputs
 from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, ScenarioPlan
 from fitness.scenario import Scenario
-from fitness.score import speedup_interval
+from fitness.score import precise_enough, speedup_interval
 from fitness.watch import Watch
 
 TIMED_DISTRIBUTION = Distribution.NORMAL
@@ -51,7 +51,7 @@ class _FastestCall:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Pair:
+class Pair:
     """Both sides of a scenario, made ready, each on its own tensors."""
 
     scenario: Scenario
@@ -106,8 +106,9 @@ class _Pair:
         if distance <= MAX_BASELINE_DIFFERENCE * size:
             return difference
         raise EnvironmentFault(
-            f"the baseline's output on {self.scenario.name} lies {distance:.3g} from a right one of norm {size:.3g}; "
-            f"expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, or does not suit the scenario"
+            f"the baseline's output ({self.baseline.setting}) on {self.scenario.name} lies {distance:.3g} from a "
+            f"right one of norm {size:.3g}; expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, or "
+            "does not suit the scenario"
         )
 
     def _apart(self) -> tuple[float, float, torch.Tensor]:
@@ -135,8 +136,14 @@ def time_scenario(
 
     Raises CandidateFault where the candidate breaks, EnvironmentFault where the clock gives no positive time.
     """
-    scenario = plan.scenario
-    pair = _make_pair(scenario, bind_watched(plan, binaries, backend, watch), backend, baseline, watch)
+    bound = bind_watched(plan, binaries, backend, watch)
+    return time_pair(make_pair(plan.scenario, bound, backend, baseline, watch), settings, rng)
+
+
+def time_pair(pair: Pair, settings: JudgeSettings, rng: random.Random) -> TimedScenario:
+    """The same for two sides that are ready; they may be timed again and again. Raises as `time_scenario` does."""
+    scenario, watch = pair.scenario, pair.watch
+    pair.set_inputs(rng.getrandbits(SEED_BITS))
     for _ in range(settings.warmups):
         pair.set_inputs(rng.getrandbits(SEED_BITS))
         pair.warm_up()
@@ -152,11 +159,12 @@ def time_scenario(
     return TimedScenario(timing=timing, check=check)
 
 
-def _make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: Baseline, watch: Watch) -> _Pair:
+def make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: Baseline, watch: Watch) -> Pair:
+    """A bound candidate beside the baseline at its fastest, on inputs that are yet to be set."""
     tensors = Tensors(**{name: torch.empty_like(getattr(bound.tensors, name)) for name in ("q", "k", "v", "o", "lse")})
     draw_inputs(TIMED_DISTRIBUTION, 0, tensors.q, tensors.k, tensors.v)  # a capture may call it on what lies there
     fastest = _fastest_call(baseline, tensors, scenario, backend, watch)
-    return _Pair(
+    return Pair(
         scenario=scenario, bound=bound, baseline_tensors=tensors, baseline=fastest, backend=backend, watch=watch
     )
 
@@ -191,14 +199,16 @@ class _Samples:
     astray: str  # which timed call gave another result than the baseline; "" where none did
 
 
-def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
-    """As many pairs of calls as the settings and the time allow."""
+def _repeat(pair: Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
+    """As many pairs of calls as it takes to know the speedup well enough, within what settings and time allow."""
     candidate_ms: list[float] = []
     baseline_ms: list[float] = []
     turns = [(pair.time_candidate, candidate_ms), (pair.time_baseline, baseline_ms)]
     end, input_seed, astray = time.monotonic() + settings.scenario_budget_s, 0, ""
     for done in range(settings.repeats):
-        if done >= settings.least_repeats and time.monotonic() > end:
+        if done >= settings.least_repeats and (
+            time.monotonic() > end or precise_enough(candidate_ms, baseline_ms, settings.precision)
+        ):
             break
         input_seed = rng.getrandbits(SEED_BITS)
         rng.shuffle(turns)
@@ -215,7 +225,7 @@ def _repeat(pair: _Pair, settings: JudgeSettings, rng: random.Random) -> _Sample
     )  # fmt: skip
 
 
-def _summarise(pair: _Pair, samples: _Samples, settings: JudgeSettings, rng: random.Random) -> ScenarioTiming:
+def _summarise(pair: Pair, samples: _Samples, settings: JudgeSettings, rng: random.Random) -> ScenarioTiming:
     candidate, baseline = (float(np.median(times)) for times in (samples.candidate_ms, samples.baseline_ms))
     interval = speedup_interval(
         samples.candidate_ms, samples.baseline_ms, settings.bootstrap_draws, np.random.default_rng(rng.getrandbits(64))

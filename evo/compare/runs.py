@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
+from evo.audits import judged_evaluations
 from evo.compare.funnel import Funnel, funnel_of
 from evo.history import Attempt, History, Outcome
 from evo.keeping import recorded_attempts
 from evo.run_options import locate_run
 from evo.run_settings import SETTINGS_EVENT
 from evo.settings import ConfigError
-from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader, read_archive
 from population.atomic_file import parse_json
 from population.individual import Individual
@@ -140,8 +140,8 @@ def history_of(archive: ArchiveReader, individuals: Sequence[Individual], attemp
     history = History()
     for individual in individuals:
         history.add_individual(individual)
-    for record in archive.evaluations():
-        history.add_evaluation(record.individual_id, Evaluation.from_json(parse_json(record.record)))
+    for name, evaluation in judged_evaluations(archive):
+        history.add_evaluation(name, evaluation)
     for attempt in attempts:
         history.add_attempt(attempt)
     return history
@@ -154,7 +154,7 @@ def _measured(archive: ArchiveReader, scores: Sequence[Score], history: History)
     for score in scores:
         latest = max(latest, history.individual(score.individual_id).birth)
         cost = math.fsum(amount for number, amount in spent.items() if number <= latest)
-        measured.append(Measured(geomean=score.geomean or 0.0, spent_usd=cost))
+        measured.append(Measured(geomean=history.geomean(score.individual_id), spent_usd=cost))
     return tuple(measured)
 
 

@@ -180,9 +180,14 @@ class CudaReplay:
 
     def time_ms(self) -> float:
         """Milliseconds of the call between two events, enqueued behind whatever the device is busy with."""
+        return self.bulk_ms(1)
+
+    def bulk_ms(self, calls: int) -> float:
+        """Milliseconds of so many calls back to back between two events."""
         with self._guard():
             self._start.record()
-            self._graph.replay()
+            for _ in range(calls):
+                self._graph.replay()
             self._end.record()
             torch.cuda.synchronize()
         return float(self._start.elapsed_time(self._end))

@@ -135,8 +135,13 @@ class HostReplay:
 
     def time_ms(self) -> float:
         """Milliseconds of wall-clock time. Raises CandidateFault where a launch fails."""
+        return self.bulk_ms(1)
+
+    def bulk_ms(self, calls: int) -> float:
+        """Milliseconds of wall-clock time of so many calls. Raises CandidateFault where a launch fails."""
         start = time.perf_counter_ns()
-        self._call(backwards=False)
+        for _ in range(calls):
+            self._call(backwards=False)
         return (time.perf_counter_ns() - start) / 1e6
 
     def _call(self, *, backwards: bool) -> None:
@@ -164,8 +169,13 @@ class HostBaselineReplay:
 
     def time_ms(self) -> float:
         """Milliseconds of wall-clock time."""
+        return self.bulk_ms(1)
+
+    def bulk_ms(self, calls: int) -> float:
+        """Milliseconds of wall-clock time of so many calls."""
         start = time.perf_counter_ns()
-        self._output = self._call()
+        for _ in range(calls):
+            self._output = self._call()
         return (time.perf_counter_ns() - start) / 1e6
 
 

@@ -190,6 +190,16 @@ def test_no_time_left_means_the_least_number_of_repeats():
     assert len(found.timing.candidate_ms) == 3
 
 
+def test_a_scenario_gets_calls_until_its_interval_is_narrow_enough():
+    """A steady clock is known after the least number of calls, a wild one not after the most."""
+    steady, _ = timed(times_ms=[1.0], repeats=20, least_repeats=4, precision=0.01)
+    assert len(steady.timing.candidate_ms) == 4
+    wild, _ = timed(times_ms=[1.0, 5.0, 1.0, 2.0, 9.0, 1.0, 3.0], repeats=20, least_repeats=4, precision=0.01)
+    assert len(wild.timing.candidate_ms) == 20
+    always, _ = timed(times_ms=[1.0], repeats=20, least_repeats=4)
+    assert len(always.timing.candidate_ms) == 20
+
+
 def test_the_difference_from_the_baseline_is_recorded():
     def attend(tensors, shape):
         o = right_o(tensors, shape)
@@ -200,6 +210,11 @@ def test_the_difference_from_the_baseline_is_recorded():
     assert found.timing.baseline_difference_max == pytest.approx(0.25, rel=0.05)
     elements = 64 * 2 * 32
     assert found.timing.baseline_difference_rms == pytest.approx(0.25 / elements**0.5, rel=0.05)
+
+
+def test_a_broken_baseline_is_named_with_its_setting():
+    with pytest.raises(EnvironmentFault, match=r"the baseline's output \(default\) on b1 .* it is broken here"):
+        timed(baseline=FakeBaseline(attend=lambda tensors, shape: torch.zeros_like(tensors.q)))
 
 
 @pytest.mark.parametrize("factor", [1.2, 0.0, math.nan])
