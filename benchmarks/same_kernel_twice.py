@@ -17,6 +17,7 @@ from evo.data import seed_folder
 from evo.suites import load_suite
 from fitness.backends.backend import Backend, Baseline, BaselineReplay, Tensors
 from fitness.baselines.fa3 import Fa3Baseline
+from fitness.baselines.fastest import FastestSetting
 from fitness.correctness import SEED_BITS
 from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, ScenarioPlan
@@ -112,7 +113,8 @@ def main() -> None:
         figures: dict[str, dict[str, object]] = {}
         for place, (what, side) in enumerate(sides.items()):
             share = (end - time.monotonic()) / (len(sides) - place)
-            pairs = [_pair(each, binaries, side, baseline, judge.settings) for each in plan.scenarios]
+            fastest = FastestSetting(baseline, side)
+            pairs = [_pair(each, binaries, side, fastest, judge.settings) for each in plan.scenarios]
             figures[what] = _spread(partial(_round, pairs, judge.settings, suite), arguments.rounds, share)
             del pairs  # their tensors fill a good part of the device
         versions = {"nvrtc": judge.compiler.version, "fa3": baseline.version}
@@ -123,7 +125,7 @@ def main() -> None:
 
 
 def _pair(
-    plan: ScenarioPlan, binaries: dict[Build, Path], backend: Backend, baseline: Baseline, settings: JudgeSettings
+    plan: ScenarioPlan, binaries: dict[Build, Path], backend: Backend, baseline: FastestSetting, settings: JudgeSettings
 ) -> Pair:
     """Both sides of a scenario, bound and captured once for all rounds."""
     watch = Watch(lambda _step, _deadline_s: None, settings)

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fitness.backends.backend import Backend, Baseline
+from fitness.backends.backend import Backend
+from fitness.baselines.fastest import FastestSetting
 from fitness.correctness import SEED_BITS, bind_watched, judge_output
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault
@@ -60,7 +61,7 @@ class Examined:
     fault: str = ""
 
 
-def examine(job: Examination, backend: Backend, baseline: Baseline, watch: Watch) -> Examined:
+def examine(job: Examination, backend: Backend, baseline: FastestSetting, watch: Watch) -> Examined:
     """The measurements. Raises EnvironmentFault for a fault that is not the candidate's."""
     rng = random.Random(job.rng_seed)  # noqa: S311  # the secret is its seed
     bulk: list[BulkTiming] = []

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fitness.backends.backend import Backend, Baseline
+from fitness.backends.backend import Backend
+from fitness.baselines.fastest import FastestSetting
 from fitness.correctness import check_suite
 from fitness.evaluation import ScenarioCheck, ScenarioTiming, Status
 from fitness.faults import CandidateFault
@@ -46,7 +47,7 @@ class Measured:
         return self.status in (Status.PASSED, Status.STOPPED_EARLY) or wrong_output
 
 
-def measure(job: Job, backend: Backend, baseline: Baseline, watch: Watch) -> Measured:
+def measure(job: Job, backend: Backend, baseline: FastestSetting, watch: Watch) -> Measured:
     """The measurements of a candidate, up to the first fault of its own. Raises EnvironmentFault for any other."""
     rng, settings = random.Random(job.rng_seed), job.settings  # noqa: S311  # the secret is its seed
     checks: list[ScenarioCheck] = []

@@ -14,7 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fitness.backends.backend import Backend, Baseline, BaselineReplay, Bound, Replay, Tensors
+from fitness.backends.backend import Backend, Bound, Replay, Tensors
+from fitness.baselines.fastest import FastestCall, FastestSetting
 from fitness.correctness import SEED_BITS, bind_watched, judge_output
 from fitness.evaluation import ScenarioCheck, ScenarioTiming
 from fitness.faults import EnvironmentFault
@@ -28,7 +29,6 @@ from fitness.watch import Watch
 
 TIMED_DISTRIBUTION = Distribution.NORMAL
 MAX_BASELINE_DIFFERENCE = 0.02  # of the output's Euclidean norm; two right kernels differ by 0.004, fp8 costs 0.026
-TRIALS = 5  # calls of each setting of the baseline, to choose among several
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,21 +43,13 @@ class TimedScenario:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _FastestCall:
-    """The baseline's best way of computing a scenario."""
-
-    setting: str
-    replay: BaselineReplay
-
-
-@dataclass(frozen=True, kw_only=True)
 class Pair:
     """Both sides of a scenario, made ready, each on its own tensors."""
 
     scenario: Scenario
     bound: Bound
     baseline_tensors: Tensors
-    baseline: _FastestCall
+    baseline: FastestCall
     backend: Backend
     watch: Watch
 
@@ -129,8 +121,8 @@ class Pair:
 
 
 def time_scenario(
-    plan: ScenarioPlan, binaries: Mapping[Build, Path], backend: Backend, baseline: Baseline, settings: JudgeSettings,
-    rng: random.Random, watch: Watch,
+    plan: ScenarioPlan, binaries: Mapping[Build, Path], backend: Backend, baseline: FastestSetting,
+    settings: JudgeSettings, rng: random.Random, watch: Watch,
 ) -> TimedScenario:  # fmt: skip
     """A scenario's times and the verdict on the last timed output.
 
@@ -159,33 +151,14 @@ def time_pair(pair: Pair, settings: JudgeSettings, rng: random.Random) -> TimedS
     return TimedScenario(timing=timing, check=check)
 
 
-def make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: Baseline, watch: Watch) -> Pair:
+def make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: FastestSetting, watch: Watch) -> Pair:
     """A bound candidate beside the baseline at its fastest, on inputs that are yet to be set."""
     tensors = Tensors(**{name: torch.empty_like(getattr(bound.tensors, name)) for name in ("q", "k", "v", "o", "lse")})
     draw_inputs(TIMED_DISTRIBUTION, 0, tensors.q, tensors.k, tensors.v)  # a capture may call it on what lies there
-    fastest = _fastest_call(baseline, tensors, scenario, backend, watch)
+    fastest = baseline.call(tensors, scenario, watch)
     return Pair(
         scenario=scenario, bound=bound, baseline_tensors=tensors, baseline=fastest, backend=backend, watch=watch
     )
-
-
-def _fastest_call(
-    baseline: Baseline, tensors: Tensors, scenario: Scenario, backend: Backend, watch: Watch
-) -> _FastestCall:
-    """The baseline at the setting that serves it best here, since beating a poor setting proves nothing."""
-    found = []
-    for setting, call in baseline.calls(tensors, scenario).items():
-        watch.harness(f"preparing the baseline ({setting}) for {scenario.name}")
-        found.append(_FastestCall(setting=setting, replay=backend.capture(call)))
-    return found[0] if len(found) == 1 else min(found, key=lambda each: _trial_ms(each.replay, backend))
-
-
-def _trial_ms(replay: Replay, backend: Backend) -> float:
-    times = []
-    for _ in range(TRIALS):
-        backend.flush_cache()
-        times.append(replay.time_ms())
-    return float(np.median(times))
 
 
 @dataclass(frozen=True, kw_only=True)

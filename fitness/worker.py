@@ -13,8 +13,9 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
-from fitness.backends.backend import Backend, Baseline
+from fitness.backends.backend import Backend
 from fitness.backends.host import HostBackend
+from fitness.baselines.fastest import FastestSetting
 from fitness.baselines.selection import build_baseline, check_baseline
 from fitness.evaluation import Status
 from fitness.examination import Examination, Examined, examine
@@ -60,7 +61,7 @@ class DeviceSide:
     """What lives in the worker's process."""
 
     backend: Backend
-    baseline: Baseline
+    baseline: FastestSetting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +173,8 @@ class Worker:
 
 def open_side(settings: WorkerSettings) -> DeviceSide:
     """The backend and the baseline of the settings. Raises EnvironmentFault where one of them is not to be had."""
-    return DeviceSide(backend=_build_backend(settings), baseline=build_baseline(settings.baseline))
+    backend = _build_backend(settings)
+    return DeviceSide(backend=backend, baseline=FastestSetting(build_baseline(settings.baseline), backend))
 
 
 def open_worker(settings: WorkerSettings) -> Worker:
@@ -215,9 +217,10 @@ def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
 
 def _answer(request: Job | Examination | Suite, side: DeviceSide, connection: Connection) -> object:
     if isinstance(request, Suite):
-        check_baseline(side.baseline, request)
+        baseline = side.baseline.baseline
+        check_baseline(baseline, request)
         roof = measure_roof(side.backend.device)
-        return BaselineFacts(name=side.baseline.name, version=side.baseline.version, roof=roof)
+        return BaselineFacts(name=baseline.name, version=baseline.version, roof=roof)
     watch = Watch(lambda step, deadline_s: connection.send(Progress(step, deadline_s)), request.settings)
     if isinstance(request, Examination):
         return examine(request, side.backend, side.baseline, watch)

@@ -29,7 +29,7 @@ def require_pictures(find: Callable[[str], object] = find_spec) -> None:
     `find` gives None for a module that is not installed.
     """
     if find("matplotlib") is None:
-        raise ConfigError("a report needs matplotlib, which is not installed: pip install 'question-evo[plot]'")
+        raise ConfigError("a report needs matplotlib, which is not installed: pip install matplotlib")
 
 
 def way_to_the_best(account: Account, name: str) -> Picture:

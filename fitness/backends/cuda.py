@@ -12,6 +12,7 @@ import cupy
 import torch
 
 from fitness.backends.backend import Tensors
+from fitness.backends.cuda_graphs import GraphMaker
 from fitness.backends.cuda_memory import GuardedBuffer
 from fitness.backends.cuda_scrubber import Scrubber, release_kept_lines
 from fitness.backends.tensor_maps import encode_tensor_map
@@ -49,6 +50,7 @@ class CudaBackend:
             device=self._device,
         )
         self._flush_sum = torch.zeros((), dtype=torch.int64, device=self._device)
+        self._graphs = GraphMaker(self._device)
         self._scrubber = Scrubber(device_index)
         self._clocks = _open_clocks(self._device)
 
@@ -62,16 +64,13 @@ class CudaBackend:
         with _candidates_fault("loading it"):
             module = cupy.RawModule(path=str(binary))
             module.compile()  # CuPy is lazy: load now, not at the first launch
-        return CudaBound(plan, module, self._device, self._scrubber)
+        return CudaBound(plan, module, self._device, self._graphs, self._scrubber)
 
     def capture(self, call: Callable[[], torch.Tensor]) -> "CudaReplay":
         """A baseline's call in a graph; its output tensor is the same at every replay."""
-        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch publishes no type for it
-        with torch.cuda.stream(stream):
-            call()  # what it compiles or allocates once must not be captured
-        stream.synchronize()
+        self._graphs.rehearse(call)
         outputs: list[torch.Tensor] = []
-        graph = _captured(lambda: outputs.append(call()))
+        graph = self._graphs.capture(lambda: outputs.append(call()))
         return CudaReplay(graph, outputs[0], contextlib.nullcontext)
 
     def flush_cache(self) -> None:
@@ -91,7 +90,7 @@ class CudaBound:
     """A candidate on its own guarded tensors, its launches captured in one graph."""
 
     def __init__(
-        self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device, scrubber: Scrubber
+        self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device, graphs: GraphMaker, scrubber: Scrubber
     ) -> None:
         self._scrubber = scrubber
         self._buffers, self._tensors = _lay_out(plan, device)
@@ -112,7 +111,7 @@ class CudaBound:
                 launch()
 
         with _candidates_fault("launching it"):
-            self._replay = CudaReplay(_captured(call), self._tensors.o, lambda: _candidates_fault("running it"))
+            self._replay = CudaReplay(graphs.capture(call), self._tensors.o, lambda: _candidates_fault("running it"))
 
     @property
     def tensors(self) -> Tensors:
@@ -207,20 +206,6 @@ class _Launch:
         stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
         with stream:
             self._kernel(self._plan.grid, self._plan.block, self._arguments, shared_mem=self._plan.shared_bytes)
-
-
-def _captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """The call in a graph. (torch.cuda.graph would collect garbage and empty the allocator's cache every time.)"""
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]  # torch publishes no type for it
-        graph.capture_begin(capture_error_mode="thread_local")
-        try:
-            call()
-        finally:
-            graph.capture_end()
-    torch.cuda.synchronize()
-    return graph
 
 
 @contextlib.contextmanager

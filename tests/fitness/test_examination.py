@@ -4,6 +4,7 @@ import random
 
 import pytest
 
+from fitness.baselines.fastest import FastestSetting
 from fitness.evaluation import Status
 from fitness.examination import Examination, examine
 from fitness.faults import CandidateFault
@@ -21,7 +22,7 @@ def examined(kernel=right, times_ms=(1.0,), bulk_factor=1.0, timed=(SHAPE,), siz
     suite = SuitePlan(scenarios=tuple(map(plan, timed)), edges=tuple(map(plan, sizes)))
     job = Examination(plan=suite, binaries=binaries(suite, "kernel"), settings=JudgeSettings(), rng_seed=3)
     watch = Watch(lambda step, deadline_s: None if steps is None else steps.append(step), job.settings)
-    return examine(job, backend, FakeBaseline(), watch), backend.events
+    return examine(job, backend, FastestSetting(FakeBaseline(), backend), watch), backend.events
 
 
 def test_an_honest_clock_agrees_with_itself():

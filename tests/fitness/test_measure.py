@@ -2,6 +2,7 @@
 
 import pytest
 
+from fitness.baselines.fastest import FastestSetting
 from fitness.evaluation import Status
 from fitness.faults import EnvironmentFault
 from fitness.inputs import Distribution
@@ -21,7 +22,8 @@ def measured(kernel=right, times_ms=(1.0,), bar=None, **settings):
         **{"distributions": (Distribution.NORMAL,), "repeats": 5, "warmups": 1, "bootstrap_draws": 50, **settings}
     )
     job = Job(plan=PLAN, binaries=binaries(PLAN, "kernel"), settings=settings, rng_seed=1, bar=bar)
-    return measure(job, backend, FakeBaseline(), Watch(lambda step, deadline_s: None, settings)), backend.events
+    watch = Watch(lambda step, deadline_s: None, settings)
+    return measure(job, backend, FastestSetting(FakeBaseline(), backend), watch), backend.events
 
 
 def test_a_right_candidate_has_a_check_and_a_timing_for_every_scenario():

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
+from fitness.baselines.fastest import FastestSetting
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.judge_settings import JudgeSettings
@@ -33,7 +34,8 @@ def timed(kernel=right, times_ms=(1.0,), baseline=None, steps=None, rng_seed=1, 
     settings = JudgeSettings(**{"repeats": 6, "warmups": 1, "bootstrap_draws": 50, **settings})
     watch = Watch(lambda step, deadline_s: None if steps is None else steps.append((step, deadline_s)), settings)
     found = time_scenario(
-        plan(SHAPE), binaries(suite_plan([SHAPE]), "kernel"), backend, baseline or FakeBaseline(), settings,
+        plan(SHAPE), binaries(suite_plan([SHAPE]), "kernel"), backend,
+        FastestSetting(baseline or FakeBaseline(), backend), settings,
         random.Random(rng_seed), watch,
     )  # fmt: skip
     return found, backend.events

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fitness.baselines.fastest import FastestSetting
 from fitness.evaluation import Status
 from fitness.examination import Examination
 from fitness.faults import BaselineUnavailableError, EnvironmentFault
@@ -34,7 +35,8 @@ def open_fake_side(baseline: str = "right", trouble: str = "") -> DeviceSide:
     if trouble:
         raise EnvironmentFault(trouble)
     kernels = {**KERNELS, "breaks_later": breaks_later, "crashes_at_length": crashes_at_length, "raises": raises}
-    return DeviceSide(backend=Breakable(kernels), baseline=BASELINES[baseline]())
+    backend = Breakable(kernels)
+    return DeviceSide(backend=backend, baseline=FastestSetting(BASELINES[baseline](), backend))
 
 
 class Breakable(FakeBackend):
