@@ -17,12 +17,12 @@ from fitness.compiler import NvrtcCompiler
 from fitness.evaluation import Environment
 from fitness.evaluator import Evaluator, Target
 from fitness.faults import EnvironmentFault
+from fitness.fork_server import start_fork_server
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import read_manifest
 from fitness.plan import Build, SuitePlan
 from fitness.planner import plan_suite
 from fitness.probe import Gpu, Machine, probe_machine
-from fitness.process import start_fork_server
 from fitness.scenario import Suite
 
 PRELOAD = ("fitness.backends.cuda", "benchmarks.device")  # each child imports the benchmark's own modules again

@@ -112,4 +112,4 @@ def _answerer(config: Config) -> Choice:
 def _style(config: Config) -> Choice:
     offline = config.answerer.kind is AnswererKind.offline
     why = "phrasing has no effect by construction: the answerer is offline" if offline else "as configured"
-    return Choice(what="style", value=config.style.kind.value, why=why)
+    return Choice(what="style", value=", ".join(config.asked_styles), why=why)

@@ -1,22 +1,14 @@
 """The one console script: finds the command that was named, and runs it."""
 
+import importlib
 import logging
+import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
-from rich.console import Console
-
-from evo.commands.ask import ask
-from evo.commands.doctor import doctor
-from evo.commands.errors import BAD_ENVIRONMENT, complain, guarded
-from evo.commands.evaluate import evaluate
-from evo.commands.evolve import evolve
-from evo.commands.questions import questions
-from evo.commands.runs import runs
-from evo.commands.tell import tell
-from evo.commands.trace import trace
-from evo.commands.verify import verify
-from evo.console import open_console
+if TYPE_CHECKING:
+    from rich.console import Console
 
 USAGE = """\
 usage: evo COMMAND [arguments]
@@ -37,33 +29,40 @@ Exit code 2: the environment or the command line is at fault, and the last line 
 """
 
 
-def _compare(arguments: Sequence[str], console: Console) -> int:
-    """Imported when it is called: scipy.stats takes most of a second, for which no other command needs to wait."""
-    from evo.commands.compare import compare
-
-    return compare(arguments, console)
-
-
-Command = Callable[[Sequence[str], Console], int]
-COMMANDS: Mapping[str, Command] = {
-    "evolve": evolve, "verify": verify, "ask": ask, "tell": tell, "evaluate": evaluate, "questions": questions,
-    "compare": _compare, "runs": runs, "trace": trace, "doctor": doctor,
-}  # fmt: skip
+COMMANDS = ("evolve", "verify", "ask", "tell", "evaluate", "questions", "compare", "runs", "trace", "doctor")
+BAD_COMMAND_LINE = 2
+INTERRUPTED = 130  # 128 + SIGINT
 
 
 def main() -> None:
     """The console script."""
-    sys.exit(run(sys.argv[1:], open_console(), open_console(stderr=True)))
+    try:
+        from evo.console import open_console  # imports take seconds, in which Ctrl-C and a closed pipe count too
+
+        sys.exit(run(sys.argv[1:], open_console(), open_console(stderr=True)))
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more as it ends
+        sys.exit(BAD_COMMAND_LINE)
 
 
-def run(arguments: Sequence[str], out: Console, errors: Console) -> int:
+def run(arguments: Sequence[str], out: "Console", errors: "Console") -> int:
     """Run one command; its exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # a run's log goes to its folder, an error to one line
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         out.print(USAGE, markup=False, highlight=False)
-        return 0 if arguments else BAD_ENVIRONMENT
-    command = COMMANDS.get(arguments[0])
-    if command is None:
-        complain(errors, f"{arguments[0]!r} is no command; expected one of {', '.join(COMMANDS)}")
-        return BAD_ENVIRONMENT
-    return guarded(lambda: command(arguments[1:], out), errors)
+        return 0 if arguments else BAD_COMMAND_LINE
+    from evo.commands.errors import complain, guarded
+
+    name = arguments[0]
+    if name not in COMMANDS:
+        complain(errors, f"{name!r} is no command; expected one of {', '.join(COMMANDS)}")
+        return BAD_COMMAND_LINE
+    return guarded(lambda: _command(name)(arguments[1:], out), errors)
+
+
+def _command(name: str) -> "Callable[[Sequence[str], Console], int]":
+    """Imported when it is called: no command needs to wait for what another one imports."""
+    command: Callable[[Sequence[str], Console], int] = getattr(importlib.import_module(f"evo.commands.{name}"), name)
+    return command

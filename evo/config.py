@@ -62,6 +62,14 @@ class SamplingKind(Enum):
     uniform = "uniform"
 
 
+class LoggerKind(Enum):
+    """Which program is told of a run's figures."""
+
+    none = "none"
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
+
+
 class ElementKind(Enum):
     """The element type of a scenario."""
 
@@ -84,7 +92,7 @@ class BackendConfig:
     device: int = 0
     threads: int = 1
     run_model_code: bool = False
-    cache: str = "~/.cache/question-evo"
+    cache: str | None = None
     compile_processes: int = 0
     compile_timeout_s: float = 60.0
     table: str | None = None
@@ -198,9 +206,27 @@ class QuestionsConfig:
 
     files: list[str] = field(default_factory=list)
     sampling: SamplingKind = SamplingKind.thompson
+    all_styles: bool = False
     stall_after: int = 8
     noise: float = 0.01
     big_win: float = 1.3
+
+
+@dataclass
+class LoggerConfig:
+    """conf/logger"""
+
+    kind: LoggerKind = LoggerKind.none
+    tracking_uri: str = "file:./mlruns"
+    experiment: str = "question-evo"
+
+
+@dataclass
+class SingleShotConfig:
+    """An experiment in place of a search: so many questions about each seed, each in every style; null: a search."""
+
+    questions: int | None = None
+    styles: list[StyleKind] = field(default_factory=lambda: list(StyleKind))
 
 
 @dataclass
@@ -219,6 +245,14 @@ class Config:
     answerer: AnswererConfig = field(default_factory=AnswererConfig)
     style: StyleConfig = field(default_factory=StyleConfig)
     questions: QuestionsConfig = field(default_factory=QuestionsConfig)
+    single_shot: SingleShotConfig = field(default_factory=SingleShotConfig)
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     stop: StopConfig = field(default_factory=StopConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+
+    @property
+    def asked_styles(self) -> list[str]:
+        """The styles that questions are put in: a search's own, or all of a single shot."""
+        single = self.single_shot.questions is not None
+        return [style.value for style in (self.single_shot.styles if single else [self.style.kind])]

@@ -17,6 +17,7 @@ from evo.history import Attempt, Outcome
 from evo.tracking import Tracker
 from fitness.evaluation import Evaluation, Status
 
+_TABLE_WIDTH = 94  # of a table of timings with its intervals
 _WIDTH = 100  # where there is no terminal to ask: enough for every table
 
 
@@ -37,7 +38,8 @@ class RunConsole:
 
     def head(self, choices: Sequence[Choice], folder: str) -> None:
         """Say what was chosen and why, before anything is measured."""
-        self.console.print(head_grid(choices, [("run", folder)]))
+        self.console.print(head_grid(choices))
+        self._say(f"run: {folder}")
 
     @contextmanager
     def live(self) -> Iterator[None]:
@@ -89,7 +91,7 @@ class RunConsole:
     def farewell(self, result: Mapping[str, Any], best: Evaluation | None, folder: str, *, resumable: bool) -> None:
         """The outcome, scenario by scenario and in one line; how to go on where the run was interrupted."""
         if best is not None:
-            self.console.print(evaluation_table(best))
+            self.console.print(evaluation_table(best, self.console.width))
         for line in result_lines(result):
             self._say(line)
         self._say(f"result: {folder}/result.json")
@@ -119,7 +121,7 @@ def _first_line(text: str) -> str:
     return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
 
 
-def head_grid(choices: Sequence[Choice], further: Sequence[tuple[str, str]]) -> Table:
+def head_grid(choices: Sequence[Choice], further: Sequence[tuple[str, str]] = ()) -> Table:
     """What was chosen and why, then further pairs of name and value."""
     grid = Table.grid(padding=(0, 2))
     for _ in range(3):
@@ -137,26 +139,29 @@ class _Live:
     task: TaskID
 
 
-def evaluation_table(evaluation: Evaluation) -> Table:
-    """A PASSED evaluation, scenario by scenario."""
+def evaluation_table(evaluation: Evaluation, width: int) -> Table:
+    """An evaluation's timings, scenario by scenario; where the width is short, without the intervals."""
     title = f"{evaluation.suite} on {evaluation.environment.device} ({evaluation.environment.backend})"
-    table = Table(title=title, box=box.SIMPLE)
+    columns = [f"{evaluation.environment.baseline} ms", "kernel ms", "speedup", "of roof", "95 % interval"]
+    shown = len(columns) if width >= _TABLE_WIDTH else len(columns) - 1
+    table = Table(title=title, box=box.SIMPLE, pad_edge=False, show_edge=False)
     table.add_column("scenario", no_wrap=True)
-    for column in (f"{evaluation.environment.baseline} ms", "kernel ms", "speedup", "95 % interval", "of roof"):
+    for column in columns[:shown]:
         table.add_column(column, justify="right", no_wrap=True)
     for timing in evaluation.timings:
-        table.add_row(
-            timing.scenario,
+        cells = (
             f"{timing.baseline_median_ms:.4f}",
             f"{timing.candidate_median_ms:.4f}",
             f"{timing.speedup:.4f}",
-            f"{timing.speedup_low:.3f}–{timing.speedup_high:.3f}",
             "" if timing.roof_share is None else f"{timing.roof_share:.0%}",
+            f"{timing.speedup_low:.3f}–{timing.speedup_high:.3f}",
         )
+        table.add_row(timing.scenario, *cells[:shown])
     table.add_section()
     interval = f"{evaluation.geomean_low:.3f}–{evaluation.geomean_high:.3f}" if evaluation.geomean_low else ""
     if evaluation.geomean is not None:
-        table.add_row("geometric mean", "", "", f"{evaluation.geomean:.4f}", interval, "")
+        cells = ("", "", f"{evaluation.geomean:.4f}", "", interval)
+        table.add_row("geometric mean", *cells[:shown])
     return table
 
 

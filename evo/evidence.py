@@ -7,6 +7,7 @@ from fitness.evaluation import Evaluation, Status
 from population.individual import Individual
 
 ATTEMPTS_SHOWN = 8
+_TELLS_NOTHING = (Outcome.DUPLICATE, Outcome.UNANSWERED)
 
 
 def parent_part(history: History, parent: Individual) -> ParentPart:
@@ -24,6 +25,7 @@ def parent_part(history: History, parent: Individual) -> ParentPart:
                 candidate_ms=timing.candidate_median_ms,
                 baseline_ms=timing.baseline_median_ms,
                 speedup=timing.speedup,
+                roof_share=timing.roof_share,
             )
             for timing in evaluation.timings
         ),
@@ -32,8 +34,8 @@ def parent_part(history: History, parent: Individual) -> ParentPart:
 
 
 def attempt_parts(history: History, parent: Individual) -> tuple[AttemptPart, ...]:
-    """The last attempts on the parent's line, oldest first; those that merely repeated a known kernel left out."""
-    attempts = [each for each in history.lineage_attempts(parent.id) if each.outcome is not Outcome.DUPLICATE]
+    """The last attempts on the parent's line, oldest first, without the unanswered and those that repeated a kernel."""
+    attempts = [each for each in history.lineage_attempts(parent.id) if each.outcome not in _TELLS_NOTHING]
     return tuple(_attempt_part(history, attempt) for attempt in attempts[-ATTEMPTS_SHOWN:])
 
 

@@ -6,6 +6,7 @@ from enum import StrEnum
 from itertools import takewhile
 from typing import Any
 
+from evo.noise import noise
 from fitness.evaluation import Evaluation
 from population.individual import Individual
 
@@ -55,6 +56,7 @@ class History:
     def __init__(self) -> None:
         self._individuals: dict[str, Individual] = {}
         self._evaluations: dict[str, Evaluation] = {}
+        self._noise: dict[str, float] = {}
         self._attempts: list[Attempt] = []
         self._by_parent: dict[str, list[Attempt]] = {}
         self._by_child: dict[str, Attempt] = {}
@@ -74,10 +76,16 @@ class History:
     def add_evaluation(self, individual_id: str, evaluation: Evaluation) -> None:
         """Remember what was measured of an individual."""
         self._evaluations[individual_id] = evaluation
+        self._noise[individual_id] = noise(evaluation)
 
     def knows(self, individual_id: str) -> bool:
         """Whether a candidate of this very text was there before."""
         return individual_id in self._individuals
+
+    def seeds(self) -> list[Individual]:
+        """The individuals without parents, in the order in which they were named."""
+        seeds = [each for each in self._individuals.values() if each.birth < 0]
+        return sorted(seeds, key=lambda seed: seed.birth, reverse=True)
 
     def individual(self, individual_id: str) -> Individual:
         """The individual of an id. Raises KeyError."""
@@ -95,6 +103,14 @@ class History:
         """An individual's geometric mean speedup; 0.0 where it failed or was not judged."""
         evaluation = self._evaluations.get(individual_id)
         return 0.0 if evaluation is None or evaluation.geomean is None else evaluation.geomean
+
+    def noise(self, individual_id: str) -> float:
+        """How far an individual's geomean may be off by measuring alone, as a share of it; 0.0 where it has none."""
+        return self._noise.get(individual_id, 0.0)
+
+    def judged_layers(self) -> list[str]:
+        """The layer of the question behind each candidate that was judged; seeds have none."""
+        return [attempt.layer for child, attempt in self._by_child.items() if child in self._evaluations]
 
     def speedups(self, individual_id: str) -> Mapping[str, float]:
         """Speedup by scenario, in the suite's order; empty unless PASSED."""

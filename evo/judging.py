@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from evo.history import Attempt, History, Outcome
-from evo.moments import noise
+from evo.noise import noise
 from evo.result import evaluation_of
 from evo.stop import StopSearch
 from fitness.evaluation import Evaluation, Status

@@ -1,10 +1,9 @@
 """From what a search remembers to what the questions look at: the moment, the layers tried, the slots' values."""
 
-import math
 from collections.abc import Sequence
 
 from evo.history import Attempt, History, Outcome
-from fitness.evaluation import Evaluation, Status
+from fitness.evaluation import Status
 from population.individual import Individual
 from questions.history import NO_CANDIDATE
 from questions.history import Attempt as LineageAttempt
@@ -37,15 +36,6 @@ def line_attempts(history: History, parent: Individual) -> list[Attempt]:
 def layers_tried(attempts: Sequence[Attempt], last: int = 2) -> tuple[Layer, ...]:
     """The layers of the last attempts: where a stalled lineage need not be asked again."""
     return tuple(dict.fromkeys(Layer(attempt.layer) for attempt in attempts[-last:]))
-
-
-def noise(evaluation: Evaluation) -> float:
-    """Half the 95 % interval of the geomean, as a share of it, from the scenarios' own intervals.
-
-    The geomean's logarithm is the mean of n independent logarithms, so its variance is their sum over n².
-    """
-    halves = [math.log(timing.speedup_high / timing.speedup_low) / 2 for timing in evaluation.timings]
-    return math.sqrt(sum(half * half for half in halves)) / len(halves) if halves else 0.0
 
 
 def slot_values(history: History, parent: Individual) -> dict[str, str]:
@@ -94,13 +84,14 @@ def why_it_failed(history: History, attempt: Attempt) -> str:
 
 
 def _lineage_attempt(history: History, attempt: Attempt) -> LineageAttempt:
-    evaluation = history.evaluation(attempt.child_id) if attempt.child_id else None
-    if attempt.outcome is not Outcome.CHILD or evaluation is None:
+    child = attempt.child_id if attempt.outcome is Outcome.CHILD else None
+    evaluation = history.evaluation(child) if child else None
+    if child is None or evaluation is None:
         return LineageAttempt(status=NO_CANDIDATE, claim=attempt.claim)
     return LineageAttempt(
         status=str(evaluation.status),
         geomean=evaluation.geomean if evaluation.status is Status.PASSED else None,
         parent_geomean=max(map(history.geomean, attempt.parent_ids)) or None,
-        noise=noise(evaluation),
+        noise=history.noise(child),
         claim=attempt.claim,
     )

@@ -12,6 +12,7 @@ from questions.question import Style
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _REQUIRED: Final = frozenset({"contract", "answer_format", "parents", "hint"})
+_FIGURES_HEAD: Final = "| scenario | kernel ms | baseline ms | speedup | share of the roof |"
 _OPTIONAL: Final = frozenset({"attempts", "compiler_message", "reply_error", "question"})
 _TITLES: Final = ("# The kernel", "# A second kernel, whose strengths the first may take over")
 _NO_TOOLS: Final = "Answer from this text alone: open no file, run nothing."
@@ -46,6 +47,7 @@ class ScenarioFigure:
     candidate_ms: float
     baseline_ms: float
     speedup: float
+    roof_share: float | None = None  # the time that the device's roof would allow / candidate_ms
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -225,13 +227,17 @@ def _figures(parts: PromptParts, parent: ParentPart) -> str:
     mean = "" if parent.geomean is None else f" Geometric mean of the speedups: {parent.geomean:.4f}."
     rows = [
         f"| {figure.name} | {figure.candidate_ms:.4f} | {figure.baseline_ms:.4f} | {figure.speedup:.3f}"
-        f"{' (worst)' if figure is worst else ''} |"
+        f"{' (worst)' if figure is worst else ''} | {_percent(figure.roof_share)} |"
         for figure in parent.scenarios
     ]
     if parent.left_out:
         rows.append(f"\n(Left out for length: {parent.left_out} scenarios between these two.)")
     head = f"Measured on {parts.device} beside {parts.baseline}.{mean}"
-    return "\n".join((head, "", "| scenario | kernel ms | baseline ms | speedup |", "|---|---|---|---|", *rows))
+    return "\n".join((head, "", _FIGURES_HEAD, "|---|---|---|---|---|", *rows))
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.0f} %"
 
 
 def _builds(builds: Sequence[BuildFigure]) -> str:

@@ -8,13 +8,14 @@ from typing import Any
 from rich.console import Console
 
 from evo.choices import Settled, settle
-from evo.config import AnswererKind, BackendKind, Config
+from evo.config import Config
 from evo.console import RunConsole
+from evo.loggers.reporting import open_report
 from evo.loop import evolve
+from evo.preflight import refuse_pointless
 from evo.result import evaluation_of, first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
-from evo.settings import ConfigError
 from evo.signals import orderly_stop
 from evo.stop import StopSearch
 from evo.toolbox import build_bank
@@ -39,10 +40,11 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     """
     settled = settle(config, machine)
     config = replace(config, seeds=list(settled.seeds))
-    _require_consent(config, settled)
+    refuse_pointless(config, settled)
     voice = RunConsole(console=console, budget=config.stop.evaluations)
     voice.head(settled.choices, str(folder.path))
     with ExitStack() as stack:
+        stack.enter_context(orderly_stop())
         archive = stack.enter_context(open_archive(folder) if folder.archive.exists() else create_archive(folder))
         stop, result = _search(config, settled, machine, archive, folder, voice)
         write_result(folder, result)
@@ -52,16 +54,6 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     return Outcome(result=result, exit_code=found if stop.exit_code is None else stop.exit_code)
 
 
-def _require_consent(config: Config, settled: Settled) -> None:
-    """A model's kernels would all be refused here, after they were paid for."""
-    natively = settled.backend is BackendKind.host and config.answerer.kind is AnswererKind.openai
-    if natively and not config.backend.run_model_code:
-        raise ConfigError(
-            "answerer=openai on the host backend: what a model writes would run natively here, with your rights; "
-            "to allow that, add backend.run_model_code=true"
-        )
-
-
 def _search(
     config: Config, settled: Settled, machine: Machine, archive: Archive, folder: RunFolder, voice: RunConsole
 ) -> tuple[StopSearch, dict[str, Any]]:
@@ -69,8 +61,12 @@ def _search(
     require_same_settings(archive, fixed_settings(config, settled))
     search = prepare_search(config, settled, build_bank(config), archive, folder, voice.note)
     began = first_environment(archive)
-    with open_evaluator(config, settled, machine, began=began) as evaluator, orderly_stop(), voice.live():
-        toolbox = search.toolbox(evaluator, voice)
+    with (
+        open_report(config, folder, archive, voice.note) as report,
+        open_evaluator(config, settled, machine, began=began) as evaluator,
+        voice.live(),
+    ):
+        toolbox = search.toolbox(evaluator, voice, report=report)
         state = search.state()
         if search.checkpoint:
             made = search.memory.tracker.evaluations

@@ -8,8 +8,10 @@ import yaml
 from omegaconf import OmegaConf
 
 from evo.config import Config
+from evo.loggers.reporting import require_logger
+from evo.seeds import read_seeds
 from evo.settings import ConfigError, compose_config, parse_overrides
-from evo.toolbox import build_bank, read_seeds, read_template
+from evo.toolbox import build_bank, read_template
 from population.atomic_file import write_atomically
 from population.faults import RunFolderError
 from population.run_folder import RunFolder
@@ -83,6 +85,7 @@ def require_files(config: Config) -> None:
     read_seeds(config.seeds or ())
     read_template(config.style.template)
     build_bank(config)
+    require_logger(config)
 
 
 def _key(override: str) -> str:

@@ -28,6 +28,8 @@ _NEVER_IN_CODE: Final = re.compile("[\x00-\x08\x0d-\x1f\x7f\x85\u2028\u2029\ud80
 
 def plain(text: str) -> str:
     """The text with blanks, quotes and hyphens as a keyboard has them, and nothing invisible."""
+    if text.isascii():  # known without looking, and true of most lines
+        return text
     return _ODD.sub(lambda odd: _PLAIN[odd[0]], text)  # str.translate is far slower
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from evo.choices import Settled
 from evo.config import BackendKind, Config
-from evo.data import include_folder, seed_folder
+from evo.data import cache_folder, include_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
+from evo.seeds import shipped_sources
 from evo.tools.bench import Bench
 from evo.tools.disassemble import Disassemble, disassembler
 from evo.tools.draft_judge import DraftJudge
@@ -126,7 +127,7 @@ def _open_worker(config: Config, settled: Settled) -> workers.Worker:
 
 
 def _compiler(config: Config, settled: Settled) -> Compiler:
-    cache = BuildCache(Path(config.backend.cache).expanduser())
+    cache = BuildCache(cache_folder(config.backend.cache, os.environ))
     cache.prune(_CACHE_BYTES)
     if settled.gpu is None:
         return HostCompiler(
@@ -156,9 +157,8 @@ def _target(gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
         return Target(
             names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True, roof=roof
         )
-    names = frozenset({"portable", "sm_80", gpu.arch} if gpu.capability >= (8, 0) else {"portable"})
     return Target(
-        names=names, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
+        names=gpu.targets, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
     )
 
 
@@ -166,6 +166,5 @@ def _permission(config: Config, settled: Settled, trusted: Sequence[str]) -> Cal
     """Whether a source may run: on a GPU any that the rules let through, natively only what is shipped or named."""
     if settled.backend is BackendKind.cuda or config.backend.run_model_code:
         return lambda _source: True
-    shipped = [path.read_text(encoding="utf-8") for path in sorted(seed_folder().glob("*.cu"))]
-    known = [*shipped, *trusted]
+    known = [*shipped_sources(), *trusted]
     return lambda source: any(same_but_for_knobs(source, seed) for seed in known)

@@ -10,44 +10,24 @@ import signal
 import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from types import TracebackType
 from typing import Self
 
-from fitness.child_environment import listed_environment
 from fitness.faults import EnvironmentFault
+from fitness.fork_server import SERVED
 from fitness.process_limits import ProcessLimits, apply_limits, die_with_parent
 
 logger = logging.getLogger(__name__)
 
-_MARKER = "FITNESS_LISTED_ENVIRONMENT"  # a child that lacks it was forked by a server that may hold keys
 
 _START_S = 120.0  # for a first start: the fork server imports what it preloads, torch among it
 _KILL_S = 5.0
 _STALL_S = 30.0  # within one message: a peer that stops in mid-message is stuck
 _TAIL_BYTES = 8192
-
-
-def start_fork_server(preload: Sequence[str] = ()) -> None:
-    """Start the server that all child processes are forked from, under the listed environment.
-
-    `preload` names modules to import there once, so that a restart costs a fork and not an import; those that are not
-    installed are passed over. Call it once, before threads start: for an instant the names that are not listed are
-    absent from `os.environ`. A server that already runs is left as it is.
-    """
-    multiprocessing.set_forkserver_preload(list(preload))
-    kept = dict(os.environ)
-    os.environ.clear()
-    os.environ.update({**listed_environment(kept), _MARKER: "1"})
-    try:
-        forkserver.ensure_running()
-    finally:
-        os.environ.clear()
-        os.environ.update(kept)
 
 
 @dataclass(frozen=True)
@@ -284,7 +264,7 @@ def _bound_stalls(connection: Connection) -> None:
 def _run_child(
     target: Callable[[Connection], None], connection: Connection, output: Connection, limits: ProcessLimits
 ) -> None:
-    if _MARKER not in os.environ:
+    if SERVED not in os.environ:
         connection.send(_Ready("the fork server holds the whole environment; call start_fork_server first"))
         return
     os.setsid()  # a group of its own, so that a kill takes what it has started too

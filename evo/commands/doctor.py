@@ -11,8 +11,8 @@ from rich.text import Text
 from evo.choices import settle
 from evo.settings import ConfigError, compose_config
 from fitness.faults import EnvironmentFault
+from fitness.fork_server import start_fork_server
 from fitness.probe import Machine, probe_machine
-from fitness.process import start_fork_server
 from fitness.worker import PRELOAD
 
 
@@ -54,7 +54,7 @@ def findings(machine: Machine, environment: Mapping[str, str], api_key_env: str)
         _present("g++", machine.gxx, "the host backend needs it; Debian: apt install g++"),
         _present("torch", packages.get("torch", ""), "pip install torch"),
         *_gpus(machine),
-        _present("NVRTC", machine.nvrtc, "pip install 'question-evo[cuda13]' (driver 580 or newer) or [cuda12]"),
+        _present("NVRTC", machine.nvrtc, "pip install nvidia-cuda-nvrtc nvidia-cuda-runtime (driver 580 or newer)"),
         _cupy(packages),
         _present("nvidia-ml-py", packages.get("nvidia-ml-py", ""), "for clocks: pip install nvidia-ml-py"),
         *_baselines(machine),
@@ -85,7 +85,7 @@ def _cupy(packages: Mapping[str, str]) -> Finding:
     names = [name for name in packages if name.startswith("cupy-cuda")]
     if len(names) > 1:
         return Finding(subject="CuPy", found=", ".join(names), remedy="two of them disturb each other: remove one")
-    return _present("CuPy", f"{names[0]} {packages[names[0]]}" if names else "", "pip install 'question-evo[cuda13]'")
+    return _present("CuPy", f"{names[0]} {packages[names[0]]}" if names else "", "pip install cupy-cuda13x")
 
 
 def _baselines(machine: Machine) -> list[Finding]:
@@ -103,12 +103,12 @@ def _baselines(machine: Machine) -> list[Finding]:
         Finding(
             subject="baseline fa3",
             found=fa3[0] if fa3 else "missing",
-            remedy="pip install 'question-evo[fa3]'" if hopper and not fa3 else "",
+            remedy="pip install tokenspeed-fa3" if hopper and not fa3 else "",
         ),
         Finding(
             subject="baseline fa4",
             found=packages.get("flash-attn-4", "missing"),
-            remedy="pip install 'question-evo[fa4]'" if blackwell and "flash-attn-4" not in packages else "",
+            remedy="pip install --pre flash-attn-4" if blackwell and "flash-attn-4" not in packages else "",
         ),
     ]
 

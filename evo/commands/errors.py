@@ -32,6 +32,8 @@ def guarded(command: Callable[[], int], errors: Console) -> int:
     """The command's exit code, or that of the error that ended it: 2 for what the environment or its user got wrong."""
     try:
         return command()
+    except BrokenPipeError:
+        raise  # nobody reads any more, errors included
     except _FORESEEN as error:
         logger.error("ended by %s", error, exc_info=error)
         complain(errors, str(error))
@@ -40,6 +42,7 @@ def guarded(command: Callable[[], int], errors: Console) -> int:
         complain(errors, stop.reason)
         return stop.exit_code
     except KeyboardInterrupt:
+        complain(errors, "interrupted")
         return _INTERRUPTED
 
 

@@ -11,8 +11,8 @@ from evo.run_options import locate_run
 from evo.settings import ConfigError
 from evo.workbench import open_evaluator
 from fitness.evaluation import Evaluation
+from fitness.fork_server import start_fork_server
 from fitness.probe import probe_machine
-from fitness.process import start_fork_server
 from fitness.worker import PRELOAD
 
 ALL_MEASURED, SOME_LEFT = 0, 1

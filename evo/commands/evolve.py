@@ -1,5 +1,6 @@
 """`evo evolve`: a search, a sweep of searches, or the rest of one that was interrupted."""
 
+import shutil
 import sys
 import time
 import uuid
@@ -21,13 +22,15 @@ from evo.settings import (
     ConfigError,
     compose_config,
     each_variant,
+    experiments_sweep,
     parse_overrides,
     register_schema,
     to_config,
 )
+from fitness.fork_server import start_fork_server
 from fitness.probe import probe_machine
-from fitness.process import start_fork_server
 from fitness.worker import PRELOAD
+from population.archive_reader import read_archive
 from population.atomic_file import parse_json, strict_json, write_atomically
 from population.run_folder import RunFolder, create_run_folder, open_run_folder
 
@@ -45,11 +48,14 @@ def evolve(arguments: Sequence[str], console: Console) -> int:
     if any(word.split("=")[0] in _SHOWING_FLAGS for word in arguments):
         _hand_to_hydra(arguments)
         return 0
-    sweep = any(word in _SWEEP_FLAGS for word in arguments)
-    overrides = [word for word in arguments if word not in _SWEEP_FLAGS]
-    for word in overrides:
+    given = [word for word in arguments if word not in _SWEEP_FLAGS]
+    for word in given:
         if word.startswith("-"):
             raise ConfigError(f"{word} is no option of evolve; expected key=value, or -m for a sweep")
+    swept = experiments_sweep(given)
+    own = {override.get_key_element() for override in parse_overrides(given)}
+    overrides = [*(f"{key}={values}" for key, values in swept.items() if key not in own), *given]
+    sweep = bool(swept) or len(given) < len(arguments)
     if not sweep and any(override.is_sweep_override() for override in parse_overrides(overrides)):
         raise ConfigError("several values for one key: to sweep over them, add -m")
     for variant in each_variant(overrides):
@@ -69,11 +75,24 @@ def _single(overrides: list[str]) -> int:
         _require_own_word(earlier, overrides)
         overrides = merged_overrides(earlier, overrides)
         compose_config(overrides)
-    _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
-    code = _exit_code(folder.path)
+    code = BAD_ENVIRONMENT
+    try:
+        _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
+        code = _exit_code(folder.path)
+    finally:
+        if code == BAD_ENVIRONMENT and config.resume is None and not _began(folder):
+            shutil.rmtree(folder.path, ignore_errors=True)  # there is nothing to go on with
     if code == BAD_ENVIRONMENT and config.resume is not None:
         keep_options(folder, join_options(earlier))  # Hydra has written down what the run refused
     return code
+
+
+def _began(folder: RunFolder) -> bool:
+    """Whether anything was measured."""
+    if not folder.archive.exists():
+        return False
+    with read_archive(folder) as archive:
+        return archive.evaluation_count() > 0
 
 
 def _require_own_word(earlier: Sequence[str], given: Sequence[str]) -> None:

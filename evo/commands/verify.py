@@ -10,11 +10,12 @@ from rich.text import Text
 
 from evo.choices import settle
 from evo.console import evaluation_table, head_grid
+from evo.seeds import kernel_path
 from evo.settings import ConfigError, compose_config
 from evo.workbench import open_evaluator
 from fitness.evaluation import Evaluation, ScenarioCheck, Status
+from fitness.fork_server import start_fork_server
 from fitness.probe import probe_machine
-from fitness.process import start_fork_server
 from fitness.worker import PRELOAD
 from population.atomic_file import strict_json
 
@@ -28,7 +29,7 @@ def verify(arguments: Sequence[str], console: Console) -> int:
     """
     as_json = "--json" in arguments
     words = [word for word in arguments if word != "--json"]
-    path = _kernel_path(words)
+    path = kernel_path(_kernel_named(words))
     source = _read(path)
     config = compose_config(words[1:])
     start_fork_server(PRELOAD)
@@ -45,24 +46,25 @@ def verify(arguments: Sequence[str], console: Console) -> int:
     return VIABLE if evaluation.status is Status.PASSED else NOT_VIABLE
 
 
-def _kernel_path(words: Sequence[str]) -> Path:
+def _kernel_named(words: Sequence[str]) -> str:
     if not words or "=" in words[0] or words[0].startswith("-"):
         raise ConfigError("verify: no kernel named; expected evo verify KERNEL.cu [key=value …] [--json]")
-    return Path(words[0])
+    return words[0]
 
 
 def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"verify: {path} cannot be read ({error}); expected the path of a .cu file") from error
+        expected = "expected the path of a .cu file, or the name of a shipped seed"
+        raise ConfigError(f"verify: {path} cannot be read ({error}); {expected}") from error
 
 
 def _show(evaluation: Evaluation, console: Console) -> None:
     if evaluation.checks:
         console.print(_check_table(evaluation.checks))
     if evaluation.timings:
-        console.print(evaluation_table(evaluation))
+        console.print(evaluation_table(evaluation, console.width))
     for build in evaluation.builds:
         for advisory in build.advisories:
             console.print(Text(f"{build.name}: {advisory}"), soft_wrap=True)

@@ -26,7 +26,7 @@ def require_plots(path: Path, find: Callable[[str], object] = importlib.util.fin
     if path.suffix.lower() not in FORMATS:
         raise ConfigError(f"--plot {path}: expected a file's name that ends in {' or '.join(FORMATS)}")
     if find("matplotlib") is None:
-        raise ConfigError("--plot needs matplotlib, which is not installed: pip install 'question-evo[plot]'")
+        raise ConfigError("--plot needs matplotlib, which is not installed: pip install matplotlib")
 
 
 def picture(comparison: Comparison, runs: Sequence[Run], form: str, label: str | None = None) -> bytes:

@@ -87,7 +87,7 @@ def read_run(name: str, folder: RunFolder) -> Run:
         if not scores:
             raise ConfigError(f"{folder.path}: nothing was measured in this run; leave it out, or go on with it first")
         fixed = _fixed_settings(archive)
-        history = _history(archive, individuals, attempts)
+        history = history_of(archive, individuals, attempts)
         return Run(
             name=name,
             settings={**_composed(folder), **fixed},
@@ -135,7 +135,8 @@ def _composed(folder: RunFolder) -> dict[str, Any]:
     return flatten(composed)
 
 
-def _history(archive: ArchiveReader, individuals: Sequence[Individual], attempts: Sequence[Attempt]) -> History:
+def history_of(archive: ArchiveReader, individuals: Sequence[Individual], attempts: Sequence[Attempt]) -> History:
+    """What the run remembered of these."""
     history = History()
     for individual in individuals:
         history.add_individual(individual)

@@ -68,7 +68,7 @@ def _find() -> tuple[str, ModuleType]:
         except (ImportError, OSError, RuntimeError) as error:  # a missing library, or one built for another torch
             troubles.append(f"{module}: {error}")
     raise BaselineUnavailableError(
-        f"baseline fa3: {'; '.join(troubles)}; install it with: pip install 'question-evo[fa3]'"
+        f"baseline fa3: {'; '.join(troubles)}; install it with: pip install tokenspeed-fa3"
     )
 
 

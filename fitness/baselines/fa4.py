@@ -20,7 +20,7 @@ class Fa4Baseline:
             self._version = importlib.metadata.version("flash-attn-4")
         except (ImportError, OSError, RuntimeError) as error:
             raise BaselineUnavailableError(
-                f"baseline fa4: {error}; install it with: pip install 'question-evo[fa4]'"
+                f"baseline fa4: {error}; install it with: pip install --pre flash-attn-4 'nvidia-cutlass-dsl[cu13]'"
             ) from error
         if not (torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)):
             raise BaselineUnavailableError("baseline fa4: it needs a GPU of sm_90 or newer; choose baseline=sdpa")

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -115,6 +116,22 @@ def small_run(tmp_path: Path) -> list[str]:
         "backend=recorded", "backend.table=table.jsonl.gz", f"seeds=['{SEED}']", "stop.generations=1",
         "evolution.lambda_=2", "name=\"sweep's\"",
     ]  # fmt: skip
+
+
+def test_a_reader_that_goes_away_gets_no_traceback(tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    command = [*PROGRAM, "evolve", "--help"]
+    gone = subprocess.run(command, cwd=tmp_path, stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert (gone.returncode, gone.stderr) == (2, "")
+
+
+def test_a_run_that_never_began_leaves_no_folder(tmp_path: Path, small_run: list[str]) -> None:
+    failed = evo(tmp_path, "evolve", *small_run, "backend.table=nowhere")
+    assert failed.returncode == 2
+    assert failed.stderr.count("\n") == 1
+    assert not list((tmp_path / "runs").iterdir())
 
 
 def exit_codes(sweep: Path) -> dict[str, int]:

@@ -42,7 +42,7 @@ def test_the_head_says_what_was_chosen_and_why() -> None:
     speaking.head([Choice(what="backend", value="host [x]", why="no GPU")], "runs/a")
     assert [line.split() for line in said.getvalue().splitlines()] == [
         ["backend", "host", "[x]", "no", "GPU"],
-        ["run", "runs/a"],
+        ["run:", "runs/a"],
     ]
 
 
@@ -122,12 +122,28 @@ def test_farewell_says_how_to_go_on_only_where_there_is_more() -> None:
 def test_the_table_has_a_row_a_scenario_and_the_mean() -> None:
     evaluation = replace(passed("k", {"x": 0.5, "y": 2.0}))
     said = io.StringIO()
-    Console(file=said, width=120).print(evaluation_table(evaluation))
+    Console(file=said, width=120).print(evaluation_table(evaluation, 120))
     rows = [[word for word in line.split() if word[0] not in "│┃┏┡└├━─┛"] for line in said.getvalue().splitlines()]
     assert ["x", "1.0000", "2.0000", "0.5000", "0.500–0.500"] in rows
     assert ["y", "1.0000", "0.5000", "2.0000", "2.000–2.000"] in rows
     assert ["geometric", "mean", "1.0000"] in rows
     assert "tiny on test device (recorded)" in said.getvalue()
+
+
+def test_a_narrow_terminal_shows_every_figure_whole_and_leaves_the_intervals_out() -> None:
+    said = io.StringIO()
+    evaluation = passed("k", {"b4 h32/8 s512x8192 d128 causal bf16": 0.5, "y": 2.0})
+    Console(file=said, width=80).print(evaluation_table(evaluation, 80))
+    assert "…" not in said.getvalue()
+    assert "0.5000" in said.getvalue()
+    assert "interval" not in said.getvalue()
+
+
+def test_a_path_is_never_broken_in_two() -> None:
+    said = io.StringIO()
+    folder = f"runs/{'deep/' * 40}"
+    RunConsole(console=Console(file=said, width=80), budget=None).head([], folder)
+    assert f"run: {folder}\n" in said.getvalue()
 
 
 def test_a_grid_takes_any_text() -> None:

@@ -58,10 +58,10 @@ def test_trouble_with_a_gpu_is_the_remedys_place() -> None:
 
 def test_flash_attention_is_worth_installing_only_where_it_runs() -> None:
     bare = replace(FULL, packages={"torch": "2.11.0"})
-    assert by_subject(bare)["baseline fa3"].remedy == "pip install 'question-evo[fa3]'"
+    assert by_subject(bare)["baseline fa3"].remedy == "pip install tokenspeed-fa3"
     assert by_subject(bare)["baseline fa4"].remedy == ""
     blackwell = replace(bare, gpus=(replace(H200, capability=(10, 0)),))
-    assert by_subject(blackwell)["baseline fa4"].remedy == "pip install 'question-evo[fa4]'"
+    assert by_subject(blackwell)["baseline fa4"].remedy == "pip install --pre flash-attn-4"
 
 
 def test_two_cupys_disturb_each_other() -> None:

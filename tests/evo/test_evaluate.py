@@ -238,7 +238,7 @@ def test_a_bad_command_line_gets_one_line(told: ByFiles, words: list[str], said:
         (lambda text: text.replace('"call_timeout_s": 20.0', '"call_timeout_s": NaN'), "NaN is no JSON number"),
         (lambda text: text.replace('"call_timeout_s": 20.0', '"call_timeout_s": 0.0'), "expected at least 0.1"),
         (lambda text: text.replace('"driver"', '"motorist"'), "cannot be used"),
-        (lambda text: text.replace("~/.cache", "${oc.env:HOME}"), "expected an object of plain values"),
+        (lambda text: text.replace('"cache": null', '"cache": "${oc.env:HOME}"'), "expected an object of plain values"),
     ],
 )
 def test_a_job_that_is_none_gets_one_line(told: ByFiles, spoil: Callable[[str], str], said: str) -> None:

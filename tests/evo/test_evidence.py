@@ -47,6 +47,7 @@ def test_attempts_tell_what_was_changed_and_what_came_of_it() -> None:
         attempt(1, (seed,), dead, detail="no mask"),
         attempt(2, (seed,), better, outcome=Outcome.DUPLICATE, detail="judged before"),
         attempt(3, (seed,), None, detail="the fence never closes"),
+        attempt(5, (seed,), None, outcome=Outcome.UNANSWERED, detail="no reply came"),
         attempt(4, (seed,), None, outcome=Outcome.NO_CHANGE, detail="no change: the child equals its parent"),
     ):
         history.add_attempt(made)

@@ -7,7 +7,8 @@ import pytest
 from small_records import attempt, build, failed, individual, known, passed, timing
 
 from evo.history import History, Outcome
-from evo.moments import layers_tried, line_attempts, lineage_history, noise, slot_values, why_it_failed
+from evo.moments import layers_tried, line_attempts, lineage_history, slot_values, why_it_failed
+from evo.noise import noise
 from fitness.evaluation import Status
 from questions.question import Layer, Moment
 from questions.triggers import Thresholds, read_moment

@@ -58,13 +58,21 @@ def test_a_prompt_holds_every_part_and_ends_as_it_must():
     assert f"```cuda\n{SOURCE}```" in prompt
     assert "Measured on NVIDIA H200 beside FlashAttention-3 3.0.0. Geometric mean of the speedups: 1.1320." in prompt
     assert "| s0 | 2.0000 | 2.5000 | 1.250 |" in prompt
-    assert "| s1 | 2.0000 | 1.7500 | 0.875 (worst) |" in prompt
+    assert "| s1 | 2.0000 | 1.7500 | 0.875 (worst) | - |" in prompt
     assert "- f, HEAD_DIM=64: 168 registers, 24 bytes spilled, 512 bytes of static shared memory; wgmma" in prompt
     assert "- PASSED, 0.970 times its parent's score: oldest\n" in prompt
     assert "- COMPILE_ERROR (line 3: expected ;): middle\n" in prompt
     assert "- INCORRECT (o is zero): change not described\n" in prompt
     assert "```text\nerror 0\nerror 1\n" in prompt
     assert prompt.endswith(f"\n\nQuestion: Do you win in kernel cycles?\n\n{LAST_LINE}")
+
+
+def test_the_room_below_the_roof_is_told_where_it_was_measured():
+    first, *others = PARTS.parents[0].scenarios
+    scenarios = (replace(first, roof_share=0.684), *others)
+    prompt = build_prompt(replace(PARTS, parents=(replace(PARTS.parents[0], scenarios=scenarios),)), SHORT, 100_000)
+    row = next(line for line in prompt.splitlines() if line.startswith(f"| {first.name} |"))
+    assert row.endswith("| 68 % |")
     assert prompt.count("(worst)") == 1
     assert "\n\n\n" not in prompt.replace(SOURCE, "")
 
@@ -185,7 +193,7 @@ def test_then_the_compilers_message_from_its_end():
 def test_then_the_scenarios_between_the_worst_and_the_best():
     shorter = replace(PARTS, attempts=PARTS.attempts[2:], attempts_left_out=2, compiler_message="")
     prompt = build_prompt(PARTS, SHORT, tokens_of(shorter) - 1)
-    rows = "| s1 | 2.0000 | 1.7500 | 0.875 (worst) |\n| s2 | 2.0000 | 3.0000 | 1.500 |\n"
+    rows = "| s1 | 2.0000 | 1.7500 | 0.875 (worst) | - |\n| s2 | 2.0000 | 3.0000 | 1.500 | - |\n"
     assert f"{rows}\n(Left out for length: 2 scenarios between these two.)" in prompt
     assert "| s0 |" not in prompt
     assert "168 registers" in prompt

@@ -15,9 +15,10 @@ from evo.answerers.offline import OfflineAnswerer
 from evo.answerers.replay import ReplayAnswerer
 from evo.config import AnswererConfig, AnswererKind, Config, QuestionsConfig, SelectionKind, StopConfig
 from evo.loop import evolve
+from evo.seeds import read_seeds
 from evo.settings import ConfigError
 from evo.stop import StopSearch
-from evo.toolbox import build_answerer, build_bank, build_sampler, named_rng, read_seeds, read_template
+from evo.toolbox import build_answerer, build_bank, build_sampler, named_rng, read_template
 from fitness.evaluation import Evaluation, Status
 from fitness.manifest import with_knobs
 from population.archive import create_archive
@@ -161,7 +162,7 @@ def test_seeds_by_name_and_by_path(tmp_path: Path) -> None:
 def test_a_seed_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "binary.cu").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"cannot be read .*expected a \.cu file or one of .*naive.*tiled"):
+    with pytest.raises(ConfigError, match=r"cannot be read .*expected \.cu files or names among .*naive.*tiled"):
         read_seeds([name if name == "tield" else str(tmp_path / name)])
 
 

@@ -13,6 +13,7 @@ from small_records import build, failed, passed, timing
 from small_search import SOURCE
 
 from evo.commands.verify import verify
+from evo.data import seed_folder
 from evo.settings import ConfigError
 from fitness.backends.recorded import export_table
 from fitness.evaluation import Evaluation, ScenarioCheck, Status
@@ -118,3 +119,12 @@ def test_a_kernel_that_is_no_text(folder: Path, content: bytes | None) -> None:
         path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"odd\.cu cannot be read .*; expected the path of a \.cu file"):
         verify(["odd.cu"], Console(file=io.StringIO()))
+
+
+def test_a_shipped_seed_goes_by_its_name(folder: Path) -> None:
+    source = (seed_folder() / "tiled.cu").read_text(encoding="utf-8")
+    export_table([passed(source, {"b1 h2 s64 d64 causal bf16": 2.0}, suite="smoke")], Path("table.jsonl"))
+    said = io.StringIO()
+    words = ["tiled", "backend=recorded", "backend.table=table.jsonl"]
+    assert verify(words, Console(file=said, width=140)) == 0
+    assert said.getvalue().endswith("PASSED\n")

@@ -12,8 +12,8 @@ from evo.settings import compose_config
 from evo.workbench import open_evaluator
 from fitness.evaluation import Environment
 from fitness.faults import EnvironmentFault
+from fitness.fork_server import start_fork_server
 from fitness.probe import Machine, probe_machine
-from fitness.process import start_fork_server
 from fitness.worker import PRELOAD
 
 

@@ -9,8 +9,8 @@ from fitness.build_cache import BuildCache
 from fitness.compiler import CompiledBuild, NvrtcCompiler, build_names, require_kernels
 from fitness.evaluation import BuildReport, KernelResources, Status
 from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.fork_server import start_fork_server
 from fitness.plan import Build, LaunchPlan, ScenarioPlan, SuitePlan
-from fitness.process import start_fork_server
 from fitness.scenario import ElementType, Scenario
 
 INCLUDE_DIR = Path(__file__).parents[2] / "kernels" / "include"

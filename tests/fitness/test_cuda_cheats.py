@@ -6,9 +6,9 @@ from fitness.build_cache import BuildCache
 from fitness.compiler import NvrtcCompiler, require_kernels
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault
+from fitness.fork_server import start_fork_server
 from fitness.manifest import read_manifest
 from fitness.planner import plan_suite
-from fitness.process import start_fork_server
 from fitness.rules import check_rules
 from fitness.scenario import Suite
 from tests.gpu.sources import CHEATS, PORTABLE, ROOT, expected_status, kernel, shape

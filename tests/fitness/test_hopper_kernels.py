@@ -13,9 +13,9 @@ import pytest
 from fitness.build_cache import BuildCache
 from fitness.compile_log import foretells_collapse
 from fitness.compiler import NvrtcCompiler, require_kernels
+from fitness.fork_server import start_fork_server
 from fitness.manifest import read_manifest
 from fitness.planner import plan_builds, plan_suite
-from fitness.process import start_fork_server
 from fitness.rules import check_rules
 from fitness.scenario import Scenario, Suite
 

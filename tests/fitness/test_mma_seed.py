@@ -7,10 +7,10 @@ import pytest
 
 from fitness.build_cache import BuildCache
 from fitness.compiler import NvrtcCompiler, require_kernels
+from fitness.fork_server import start_fork_server
 from fitness.manifest import Layer, read_manifest, with_knobs
 from fitness.plan import LaunchPlan, WorkspacePlan
 from fitness.planner import plan_builds, plan_scenario, plan_suite
-from fitness.process import start_fork_server
 from fitness.rules import check_rules
 from fitness.scenario import ElementType, Scenario, Suite, edge_scenarios
 

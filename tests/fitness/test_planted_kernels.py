@@ -15,9 +15,9 @@ from fitness.backends.host_compiler import HostCompiler
 from fitness.build_cache import BuildCache
 from fitness.evaluation import Environment, Status
 from fitness.evaluator import Evaluator, Target
+from fitness.fork_server import start_fork_server
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
-from fitness.process import start_fork_server
 from fitness.process_limits import ProcessLimits
 from fitness.scenario import Suite
 from fitness.worker import PRELOAD, BackendKind, WorkerSettings, open_worker

@@ -2,18 +2,21 @@
 
 import ctypes
 import os
+import re
 import select
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from fitness.child_environment import listed_environment
-from fitness.process import Done, KillableProcess, ProcessDied, ProcessTimeout, Progress, start_fork_server
+from fitness.fork_server import start_fork_server
+from fitness.process import Done, KillableProcess, ProcessDied, ProcessTimeout, Progress
 from fitness.process_limits import ProcessLimits
 
 MIB = 1 << 20
@@ -251,10 +254,17 @@ def test_only_listed_names_and_no_secrets_among_them():
     assert listed_environment(environment) == {"PATH": "/bin", "CUDA_PATH": "/cuda"}
 
 
+def test_a_terminals_ctrl_c_passes_the_fork_server_by():
+    server = forkserver._forkserver._forkserver_pid
+    status = Path(f"/proc/{server}/status").read_text()
+    ignored = int(re.search(r"SigIgn:\s+([0-9a-f]+)", status)[1], 16)
+    assert ignored >> (signal.SIGINT - 1) & 1
+
+
 def test_no_key_reaches_a_child():
     script = (
         "import os\n"
-        "from fitness.process import start_fork_server\n"
+        "from fitness.fork_server import start_fork_server\n"
         "from tests.fitness.test_process import KillableProcess, ProcessLimits, ask, obey\n"
         "start_fork_server(['json', 'no_such_module'])\n"
         "assert os.environ['OPENAI_API_KEY'] == 'sk-planted'\n"

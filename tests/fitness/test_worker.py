@@ -9,10 +9,10 @@ import pytest
 
 from fitness.evaluation import Status
 from fitness.faults import BaselineUnavailableError, EnvironmentFault
+from fitness.fork_server import start_fork_server
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
 from fitness.measure import Job
-from fitness.process import start_fork_server
 from fitness.process_limits import ProcessLimits
 from fitness.scenario import Suite
 from fitness.worker import PRELOAD, DeviceSide, Worker

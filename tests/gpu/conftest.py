@@ -13,11 +13,11 @@ from fitness.build_cache import BuildCache
 from fitness.compiler import NvrtcCompiler
 from fitness.evaluation import Environment
 from fitness.evaluator import Evaluator, Target
+from fitness.fork_server import start_fork_server
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import read_manifest
 from fitness.planner import plan_scenario
 from fitness.probe import probe_machine
-from fitness.process import start_fork_server
 from fitness.rules import check_rules
 from fitness.scenario import Suite
 from fitness.worker import PRELOAD, BackendKind, WorkerSettings, open_worker

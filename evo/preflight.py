@@ -1,0 +1,41 @@
+"""What would make a run pointless, found before anything is asked or measured."""
+
+from evo.choices import Settled
+from evo.config import AnswererKind, BackendKind, Config
+from evo.seeds import is_shipped, read_seeds
+from evo.settings import ConfigError
+from fitness.faults import CandidateFault
+from fitness.manifest import read_manifest
+
+
+def refuse_pointless(config: Config, settled: Settled) -> None:
+    """Raises ConfigError where no candidate of the run could be judged, or none could differ from its seed."""
+    if settled.backend is BackendKind.host and not config.backend.run_model_code:
+        _refuse_native_code(config)
+    if config.answerer.kind is AnswererKind.offline and not any(map(_can_be_turned, read_seeds(config.seeds or ()))):
+        raise ConfigError(
+            f"seeds=[{','.join(config.seeds or ())}]: the offline answerer turns knobs, and no seed has one; "
+            "name a seed with [knobs] in its manifest, or another answerer"
+        )
+
+
+def _refuse_native_code(config: Config) -> None:
+    """All of it would be refused, kernel by kernel, after a model's were paid for."""
+    if config.answerer.kind is AnswererKind.openai:
+        raise ConfigError(
+            "answerer=openai on the host backend: what a model writes would run natively here, with your rights; "
+            "to allow that, add backend.run_model_code=true"
+        )
+    for name in config.seeds or ():
+        if not is_shipped(name):
+            raise ConfigError(
+                f"seeds: {name} would run natively on the host backend, with your rights, and so would its children; "
+                "to allow that, add backend.run_model_code=true"
+            )
+
+
+def _can_be_turned(source: str) -> bool:
+    try:
+        return any(len(knob.choices) > 1 for knob in read_manifest(source).knobs)
+    except CandidateFault:
+        return True  # the judge says better what is wrong with it

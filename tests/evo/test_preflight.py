@@ -1,0 +1,56 @@
+"""What is refused before a run begins, since no candidate of it could be judged or could differ from its seed."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from small_search import MACHINE
+
+from evo.choices import settle
+from evo.config import Config
+from evo.data import seed_folder
+from evo.preflight import refuse_pointless
+from evo.settings import ConfigError, compose_config
+from fitness.manifest import with_knobs
+
+
+def checked(*overrides: str) -> None:
+    config = compose_config(["backend=host", *overrides])
+    settled = settle(config, MACHINE)
+    refuse_pointless(_with_seeds(config, settled.seeds), settled)
+
+
+def _with_seeds(config: Config, seeds: tuple[str, ...]) -> Config:
+    return replace(config, seeds=list(seeds))
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    path = tmp_path / "own.cu"
+    path.write_text((seed_folder() / "tiled.cu").read_text(encoding="utf-8") + "// mine\n", encoding="utf-8")
+    return path
+
+
+def test_the_shipped_seed_and_one_with_other_knob_values_pass(tmp_path: Path) -> None:
+    checked()
+    turned = tmp_path / "turned.cu"
+    turned.write_text(with_knobs((seed_folder() / "tiled.cu").read_text(encoding="utf-8"), {"BLOCK_M": 32}), "utf-8")
+    checked(f"seeds=[{turned}]")
+
+
+def test_a_seed_without_knobs_gives_the_offline_answerer_nothing_to_do() -> None:
+    with pytest.raises(ConfigError, match=r"seeds=\[naive\]: the offline answerer turns knobs, and no seed has one"):
+        checked("seeds=[naive]")
+    checked("seeds=[naive,tiled]")
+
+
+def test_a_seed_of_the_users_own_runs_on_the_host_by_the_users_word_alone(own: Path) -> None:
+    with pytest.raises(ConfigError, match=r"own\.cu would run natively on the host backend.*run_model_code=true"):
+        checked(f"seeds=[{own}]")
+    checked(f"seeds=[{own}]", "backend.run_model_code=true")
+
+
+def test_a_models_code_runs_on_the_host_by_the_users_word_alone() -> None:
+    with pytest.raises(ConfigError, match="answerer=openai on the host backend"):
+        checked("answerer=openai", "answerer.model=m")
+    checked("answerer=openai", "answerer.model=m", "backend.run_model_code=true")
