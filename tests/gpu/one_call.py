@@ -9,11 +9,11 @@ sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a script, by whatev
 from fitness.backends.cuda import CudaBackend
 from fitness.build_cache import BuildCache
 from fitness.compiler import NvrtcCompiler
+from fitness.fork_server import start_fork_server
 from fitness.inputs import Distribution, draw_inputs
 from fitness.manifest import read_manifest
 from fitness.planner import plan_scenario
 from fitness.probe import look_around
-from fitness.process import start_fork_server
 from tests.gpu.sources import ROOT, shape
 
 
