@@ -41,7 +41,7 @@ _COMPILER_MEMORY = 4 * _GIB
 _CACHE_BYTES = 2 * _GIB
 _HOST_SM_COUNT = 1  # a processor has no multiprocessors; launch expressions may name them all the same
 _HOST_JUDGE = JudgeSettings(warmups=1, repeats=5, least_repeats=3, precision=0.02, scenario_budget_s=2.0)
-_GPU_JUDGE = JudgeSettings(warmups=2, repeats=25, least_repeats=7, precision=0.003, scenario_budget_s=2.0)
+_GPU_JUDGE = JudgeSettings(warmups=1, repeats=15, least_repeats=5, precision=0.005, scenario_budget_s=2.0)
 
 
 @contextmanager

@@ -64,7 +64,7 @@ def require_logger(config: Config, find: Callable[[str], object] = importlib.uti
     if kind in _PACKAGES and find(kind.value) is None:
         raise ConfigError(
             f"logger={kind.value}: {_PACKAGES[kind]} is not installed; install it with: pip install "
-            f"'question-evo[{kind.value}]', or leave the logger out"
+            f"{_PACKAGES[kind]}, or leave the logger out"
         )
 
 

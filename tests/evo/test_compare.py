@@ -236,7 +236,7 @@ def test_pictures(here: Path) -> None:
 
 
 def test_a_picture_without_matplotlib_says_what_to_install() -> None:
-    with pytest.raises(ConfigError, match=r"not installed: pip install 'question-evo\[plot\]'"):
+    with pytest.raises(ConfigError, match=r"not installed: pip install matplotlib"):
         require_plots(Path("a.svg"), find=lambda name: None)
 
 

@@ -120,7 +120,7 @@ def test_a_package_that_is_missing_gets_one_line(kind: LoggerKind, package: str)
         require_logger(config, find=lambda _module: None)
     assert str(caught.value) == (
         f"logger={kind.value}: {package} is not installed; install it with: pip install "
-        f"'question-evo[{kind.value}]', or leave the logger out"
+        f"{package}, or leave the logger out"
     )
     require_logger(small_config(), find=lambda _module: None)
 
