@@ -23,7 +23,7 @@ SCALE = "params.softmax_scale"
 WRONG_EVERYWHERE = f"(1.5f * {SCALE})"
 WRONG_LAST = f"((params.seqlen_k >= 16384 ? 1.5f : 1.0f) * {SCALE})"
 CRASH = f"(*reinterpret_cast<volatile const float*>(16) + {SCALE})"
-RESTARTS = 5
+RESTARTS = 3
 
 
 def main() -> None:
