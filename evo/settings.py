@@ -2,8 +2,9 @@
 
 import difflib
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass
+from types import MappingProxyType
 from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
@@ -18,6 +19,47 @@ from evo.config import AnswererKind, BackendKind, Config, SelectionKind
 from evo.data import conf_folder
 
 HYDRA_VERSION = "1.3"  # the version of Hydra whose defaults we rely on
+_LEAST: Mapping[str, float] = MappingProxyType(
+    {
+        "evolution.mu": 1,
+        "evolution.lambda_": 1,
+        "evolution.elites": 0,
+        "evolution.hall_of_fame": 1,
+        "evolution.keep_checkpoints": 1,
+        "evolution.crossover_probability": 0,
+        "selection.tournament_size": 1,
+        "stop.target_geomean": 0,
+        "stop.evaluations": 1,
+        "stop.generations": 0,
+        "stop.wall_time_s": 0,
+        "stop.spend_usd": 0,
+        "stop.stall_evaluations": 1,
+        "stop.barren_generations": 1,
+        "backend.device": 0,
+        "backend.threads": 1,
+        "backend.compile_processes": 0,
+        "backend.compile_timeout_s": 1,
+        "judge.repeats": 1,
+        "judge.warmups": 0,
+        "judge.precision": 0,
+        "suite.repeats": 1,
+        "suite.least_repeats": 1,
+        "judge.call_timeout_s": 0.1,
+        "answerer.max_tokens": 1,
+        "answerer.timeout_s": 1,
+        "answerer.max_retries": 0,
+        "answerer.concurrency": 1,
+        "answerer.tool_calls": 1,
+        "answerer.usd_per_million_prompt_tokens": 0,
+        "answerer.usd_per_million_completion_tokens": 0,
+        "style.budget_tokens": 1000,
+        "single_shot.questions": 1,
+        "questions.stall_after": 1,
+        "questions.noise": 0,
+        "questions.big_win": 1,
+        "rng_seed": 0,
+    }
+)
 
 
 class ConfigError(Exception):
@@ -89,70 +131,40 @@ def experiments_sweep(overrides: Sequence[str]) -> dict[str, str]:
 
 def check_config(config: Config) -> None:
     """Raise ConfigError for a value out of range: which option, what came, what was expected."""
-    for key, value in _walk(config, ""):
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{key}={value}: expected a finite number")
-    evolution, stop, selection = config.evolution, config.stop, config.selection
-    at_least: list[tuple[str, float | None, float]] = [
-        ("evolution.mu", evolution.mu, 1),
-        ("evolution.lambda_", evolution.lambda_, 1),
-        ("evolution.elites", evolution.elites, 0),
-        ("evolution.hall_of_fame", evolution.hall_of_fame, 1),
-        ("evolution.keep_checkpoints", evolution.keep_checkpoints, 1),
-        ("evolution.crossover_probability", evolution.crossover_probability, 0),
-        ("selection.tournament_size", selection.tournament_size, 1),
-        ("stop.target_geomean", stop.target_geomean, 0),
-        ("stop.evaluations", stop.evaluations, 1),
-        ("stop.generations", stop.generations, 0),
-        ("stop.wall_time_s", stop.wall_time_s, 0),
-        ("stop.spend_usd", stop.spend_usd, 0),
-        ("stop.stall_evaluations", stop.stall_evaluations, 1),
-        ("stop.barren_generations", stop.barren_generations, 1),
-        ("backend.device", config.backend.device, 0),
-        ("backend.threads", config.backend.threads, 1),
-        ("backend.compile_processes", config.backend.compile_processes, 0),
-        ("backend.compile_timeout_s", config.backend.compile_timeout_s, 1),
-        ("judge.repeats", config.judge.repeats, 1),
-        ("judge.warmups", config.judge.warmups, 0),
-        ("judge.precision", config.judge.precision, 0),
-        ("suite.repeats", config.suite.repeats, 1),
-        ("suite.least_repeats", config.suite.least_repeats, 1),
-        ("judge.call_timeout_s", config.judge.call_timeout_s, 0.1),
-        ("answerer.max_tokens", config.answerer.max_tokens, 1),
-        ("answerer.timeout_s", config.answerer.timeout_s, 1),
-        ("answerer.max_retries", config.answerer.max_retries, 0),
-        ("answerer.concurrency", config.answerer.concurrency, 1),
-        ("answerer.tool_calls", config.answerer.tool_calls, 1),
-        ("answerer.usd_per_million_prompt_tokens", config.answerer.usd_per_million_prompt_tokens, 0),
-        ("answerer.usd_per_million_completion_tokens", config.answerer.usd_per_million_completion_tokens, 0),
-        ("style.budget_tokens", config.style.budget_tokens, 1000),
-        ("single_shot.questions", config.single_shot.questions, 1),
-        ("questions.stall_after", config.questions.stall_after, 1),
-        ("questions.noise", config.questions.noise, 0),
-        ("questions.big_win", config.questions.big_win, 1),
-        ("rng_seed", config.rng_seed, 0),
-    ]
-    for key, number, least in at_least:
-        if number is not None and number < least:
-            raise ConfigError(f"{key}={number}: expected at least {least:g}")
-    if evolution.crossover_probability > 1:
-        raise ConfigError(f"evolution.crossover_probability={evolution.crossover_probability}: expected at most 1")
-    needed = [
-        ("backend.table", config.backend.kind is BackendKind.recorded, config.backend.table),
-        ("answerer.model", config.answerer.kind is AnswererKind.openai, config.answerer.model),
-        ("answerer.replay_from", config.answerer.kind is AnswererKind.replay, config.answerer.replay_from),
-    ]
-    for key, applies, value in needed:
-        if applies and not value:
-            raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    _check_numbers(config)
+    _check_choices(config)
     _check_judging(config)
-    if config.answerer.tools and config.answerer.kind is not AnswererKind.openai:
-        raise ConfigError(f"answerer.tools=true: {config.answerer.kind.value} calls none; expected answerer=openai")
     _check_single_shot(config)
     if config.seeds == []:
         raise ConfigError("seeds=[]: expected at least one seed kernel, as in seeds=[tiled]")
     if config.name is not None and (config.name in ("", ".", "..", "None") or "/" in config.name):
         raise ConfigError(f"name={config.name!r}: expected a folder's name, without a slash; null names it by the time")
+
+
+def _check_numbers(config: Config) -> None:
+    for key, value in _walk(config, ""):
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{key}={value}: expected a finite number")
+        if isinstance(value, int | float) and value < _LEAST.get(key, -math.inf):
+            raise ConfigError(f"{key}={value}: expected at least {_LEAST[key]:g}")
+    share = config.evolution.crossover_probability
+    if share > 1:
+        raise ConfigError(f"evolution.crossover_probability={share}: expected at most 1")
+
+
+def _check_choices(config: Config) -> None:
+    """What a choice needs besides, and what does not go with it."""
+    answerer = config.answerer
+    needed = [
+        ("backend.table", config.backend.kind is BackendKind.recorded, config.backend.table),
+        ("answerer.model", answerer.kind is AnswererKind.openai, answerer.model),
+        ("answerer.replay_from", answerer.kind is AnswererKind.replay, answerer.replay_from),
+    ]
+    for key, applies, value in needed:
+        if applies and not value:
+            raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    if answerer.tools and answerer.kind is not AnswererKind.openai:
+        raise ConfigError(f"answerer.tools=true: {answerer.kind.value} calls none; expected answerer=openai")
 
 
 def _check_single_shot(config: Config) -> None:
