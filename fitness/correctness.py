@@ -115,13 +115,18 @@ def judge_output(bound: Bound, scenario: Scenario, distribution: Distribution, c
     """
     found = bound.tensors
     o, lse = found.o.clone(), found.lse.clone()
-    if violations := bound.violations():
-        raise CandidateFault(Status.INCORRECT, f"on {scenario.name}: {violations}")
+    refuse_violations(bound, scenario)
     q, k, v = (torch.empty_like(tensor) for tensor in (found.q, found.k, found.v))
     draw_inputs(distribution, case.input_seed, q, k, v)
     _refuse_changed_inputs(found, q, k, v, scenario)
     reference = compute_reference(q, k, v, scenario)
     return judge(o, lse, reference, case)
+
+
+def refuse_violations(bound: Bound, scenario: Scenario) -> None:
+    """Raises CandidateFault(INCORRECT) where any call so far wrote outside its outputs."""
+    if violations := bound.violations():
+        raise CandidateFault(Status.INCORRECT, f"on {scenario.name}: {violations}")
 
 
 def _refuse_changed_inputs(

@@ -16,7 +16,7 @@ import torch
 
 from fitness.backends.backend import Backend, Bound, Replay, Tensors
 from fitness.baselines.fastest import FastestCall, FastestSetting
-from fitness.correctness import SEED_BITS, bind_watched, judge_output
+from fitness.correctness import SEED_BITS, bind_watched, judge_output, refuse_violations
 from fitness.evaluation import ScenarioCheck, ScenarioTiming
 from fitness.faults import EnvironmentFault
 from fitness.gate import Case
@@ -35,7 +35,7 @@ MAX_BASELINE_DIFFERENCE = 0.02  # of the output's Euclidean norm; two right kern
 class TimedScenario:
     """A scenario's times, and the verdict on the outputs of the timed calls.
 
-    The last is held against the reference, all against the baseline's.
+    One of them is held against the reference, all against the baseline's.
     """
 
     timing: ScenarioTiming | None  # None where that output is wrong: times of a wrong result mean nothing
@@ -124,7 +124,7 @@ def time_scenario(
     plan: ScenarioPlan, binaries: Mapping[Build, Path], backend: Backend, baseline: FastestSetting,
     settings: JudgeSettings, rng: random.Random, watch: Watch,
 ) -> TimedScenario:  # fmt: skip
-    """A scenario's times and the verdict on the last timed output.
+    """A scenario's times and the verdict on a timed output that is chosen by lot.
 
     Raises CandidateFault where the candidate breaks, EnvironmentFault where the clock gives no positive time.
     """
@@ -140,15 +140,11 @@ def time_pair(pair: Pair, settings: JudgeSettings, rng: random.Random) -> TimedS
         pair.set_inputs(rng.getrandbits(SEED_BITS))
         pair.warm_up()
     samples = _repeat(pair, settings, rng)
-    case = Case(scenario=scenario.name, distribution=TIMED_DISTRIBUTION, stage="timed", input_seed=samples.last_seed)
-    check = judge_output(pair.bound, scenario, TIMED_DISTRIBUTION, case)
+    check = samples.judged.check
+    if check.passed and samples.astray:
+        check = replace(check, passed=False, reason=samples.astray)
     watch.harness(f"timed {scenario.name}", check)
-    if not check.passed:
-        return TimedScenario(timing=None, check=check)
-    timing = _summarise(pair, samples, settings, rng)  # vouches for the baseline, which all calls are held against
-    if samples.astray:
-        return TimedScenario(timing=None, check=replace(check, passed=False, reason=samples.astray))
-    return TimedScenario(timing=timing, check=check)
+    return TimedScenario(timing=_summarise(pair, samples, settings, rng) if check.passed else None, check=check)
 
 
 def make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: FastestSetting, watch: Watch) -> Pair:
@@ -162,22 +158,36 @@ def make_pair(scenario: Scenario, bound: Bound, backend: Backend, baseline: Fast
 
 
 @dataclass(frozen=True, kw_only=True)
+class _Judged:
+    """The verdict on the output of one timed call, and where that is right, how far from it the baseline's lies."""
+
+    check: ScenarioCheck
+    difference_max: float = 0.0
+    difference_rms: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
 class _Samples:
-    """Milliseconds call by call, and the seed of the inputs of the last pair."""
+    """Milliseconds call by call, and what was found of the outputs."""
 
     candidate_ms: tuple[float, ...]
     baseline_ms: tuple[float, ...]
+    judged: _Judged
     clocks: Mapping[str, float]  # right after the last pair, while the device still runs as it ran
-    last_seed: int
     astray: str  # which timed call gave another result than the baseline; "" where none did
 
 
 def _repeat(pair: Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
-    """As many pairs of calls as it takes to know the speedup well enough, within what settings and time allow."""
+    """As many pairs of calls as it takes to know the speedup well enough, within what settings and time allow.
+
+    One is judged as strictly as in the correctness stage. A lot decides which, for a place that can be foretold is the
+    one where a candidate would take the trouble. Raises CandidateFault where any of them wrote outside its outputs.
+    """
+    lot, judged = rng.randrange(settings.least_repeats), list[_Judged]()
     candidate_ms: list[float] = []
     baseline_ms: list[float] = []
     turns = [(pair.time_candidate, candidate_ms), (pair.time_baseline, baseline_ms)]
-    end, input_seed, astray = time.monotonic() + settings.scenario_budget_s, 0, ""
+    end, astray = time.monotonic() + settings.scenario_budget_s, ""
     for done in range(settings.repeats):
         if done >= settings.least_repeats and (
             time.monotonic() > end or precise_enough(candidate_ms, baseline_ms, settings.precision)
@@ -192,10 +202,25 @@ def _repeat(pair: Pair, settings: JudgeSettings, rng: random.Random) -> _Samples
         # Every call, for one that need not be right would be the one that is skipped.
         if not astray and not pair.agrees():
             astray = f"o of timed call {done + 1} is not what the baseline gives on the same inputs"
+        if done == lot:
+            judged.append(_judge(pair, input_seed))
+    refuse_violations(pair.bound, pair.scenario)
     return _Samples(
         candidate_ms=tuple(candidate_ms), baseline_ms=tuple(baseline_ms), clocks=pair.backend.clocks(),
-        last_seed=input_seed, astray=astray,
+        judged=judged[0], astray=astray,
     )  # fmt: skip
+
+
+def _judge(pair: Pair, input_seed: int) -> _Judged:
+    """The verdict on the candidate's last call. A right one vouches for the baseline, which all are held against."""
+    name = pair.scenario.name
+    case = Case(scenario=name, distribution=TIMED_DISTRIBUTION, stage="timed", input_seed=input_seed)
+    check = judge_output(pair.bound, pair.scenario, TIMED_DISTRIBUTION, case)
+    if not check.passed:
+        return _Judged(check=check)
+    difference = pair.difference(input_seed)
+    rms = float(difference.square().mean().sqrt())
+    return _Judged(check=check, difference_max=float(difference.abs().max()), difference_rms=rms)
 
 
 def _summarise(pair: Pair, samples: _Samples, settings: JudgeSettings, rng: random.Random) -> ScenarioTiming:
@@ -203,12 +228,10 @@ def _summarise(pair: Pair, samples: _Samples, settings: JudgeSettings, rng: rand
     interval = speedup_interval(
         samples.candidate_ms, samples.baseline_ms, settings.bootstrap_draws, np.random.default_rng(rng.getrandbits(64))
     )
-    difference = pair.difference(samples.last_seed)
     return ScenarioTiming(
         scenario=pair.scenario.name, candidate_ms=samples.candidate_ms, baseline_ms=samples.baseline_ms,
         candidate_median_ms=candidate, baseline_median_ms=baseline, speedup=baseline / candidate,
         speedup_low=interval.low, speedup_high=interval.high, tflops=pair.scenario.flops / (candidate * 1e9),
-        baseline_difference_max=float(difference.abs().max()),
-        baseline_difference_rms=float(difference.square().mean().sqrt()), baseline_setting=pair.baseline.setting,
-        clocks=samples.clocks,
+        baseline_difference_max=samples.judged.difference_max, baseline_difference_rms=samples.judged.difference_rms,
+        baseline_setting=pair.baseline.setting, clocks=samples.clocks,
     )  # fmt: skip

@@ -102,20 +102,41 @@ def test_the_inputs_are_new_in_every_pair_and_nobody_has_seen_them_before_the_ca
         assert torch.equal(calls[i + 1][1], calls[i][1])
 
 
-def test_an_eight_bit_type_in_the_timed_calls_alone_is_caught():
-    """The last call, which is held against the reference, is exact."""
+def coarse_at(timed_call, type_of_v):
+    """A kernel that takes v in another type in one of its timed calls, counted from 1 after one warm-up."""
     calls = []
 
     def coarse(tensors, shape):
         right(tensors, shape)
         calls.append(shape)
-        if 1 < len(calls) < 7:
-            v = tensors.v.to(torch.float8_e4m3fn).to(tensors.v.dtype)
-            tensors.o.copy_(compute_reference(tensors.q, tensors.k, v, shape).o)
+        if len(calls) == 1 + timed_call:
+            tensors.o.copy_(compute_reference(tensors.q, tensors.k, type_of_v(tensors.v), shape).o)
 
-    found, _ = timed(coarse)
-    assert found.timing is None
-    assert found.check.reason == "o of timed call 1 is not what the baseline gives on the same inputs"
+    return coarse
+
+
+def eight_bits(v):
+    return v.to(torch.float8_e4m3fn).to(v.dtype)
+
+
+def two_bits_fewer(v):
+    return (v.view(torch.int16) & -4).view(v.dtype)
+
+
+@pytest.mark.parametrize("timed_call", [1, 3, 6])
+def test_an_eight_bit_type_in_one_timed_call_is_caught_whichever_is_held_against_the_reference(timed_call):
+    reasons = []
+    for rng_seed in range(8):
+        found, _ = timed(coarse_at(timed_call, eight_bits), rng_seed=rng_seed)
+        assert (found.timing, found.check.passed) == (None, False)
+        reasons.append(found.check.reason)
+    assert f"o of timed call {timed_call} is not what the baseline gives on the same inputs" in reasons
+
+
+def test_a_lot_decides_which_timed_call_is_held_against_the_reference():
+    """What is lost here lies within the 2 % to which all of them are held against the baseline."""
+    caught = [not timed(coarse_at(3, two_bits_fewer), rng_seed=rng_seed)[0].check.passed for rng_seed in range(20)]
+    assert 0 < sum(caught) < 20
 
 
 def test_the_baselines_output_is_gone_when_the_candidate_runs():
@@ -160,8 +181,6 @@ def test_a_candidate_that_works_in_one_timed_call_only_is_caught(honest):
     found, _ = timed(lazy)
     assert found.timing is None
     assert not found.check.passed
-    if honest == 7:
-        assert found.check.reason == "o of timed call 1 is not what the baseline gives on the same inputs"
 
 
 def test_a_warm_up_finds_poisoned_outputs_as_every_other_call_does():
