@@ -185,7 +185,8 @@ def test_a_signal_ends_a_sweep_with_the_job_that_it_strikes(tmp_path: Path, smal
     class Model(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
-            struck[0].send_signal(signal.SIGTERM)
+            if struck:  # once: a second one ends it at once
+                struck.pop().send_signal(signal.SIGTERM)
             choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "I see."}}
             body = json.dumps({"id": "1", "object": "chat.completion", "model": "m", "choices": [choice]}).encode()
             self.send_response(200)
