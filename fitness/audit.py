@@ -2,7 +2,7 @@
 
 import math
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -174,18 +174,18 @@ class Auditor:
         )  # fmt: skip
 
     def _sanitized(self, source: str, compiled: Compiled) -> Sanitized:
-        """A small scenario of each build: the cheapest that there is, cut down to one batch entry and one kv head."""
+        """A small scenario of each build, cut down to one batch entry and one kv head where that makes it small."""
         plans = (*compiled.plan.edges, *compiled.plan.scenarios)
-        cheapest: dict[Build, Scenario] = {}
-        for plan in sorted(plans, key=lambda plan: plan.scenario.flops):
-            if plan.scenario.flops > 0:
-                cheapest.setdefault(plan.build, plan.scenario)
-        suite = Suite(name="small", scenarios=tuple(dict.fromkeys(map(_cut_down, cheapest.values()))))
+        by_build: dict[Build, list[Scenario]] = {}
+        for plan in plans:
+            by_build.setdefault(plan.build, []).append(plan.scenario)
+        chosen = [_busiest(map(_cut_down, scenarios)) for scenarios in by_build.values()]
+        suite = Suite(name="small", scenarios=tuple(dict.fromkeys(chosen)))
         small = self._evaluator.on(suite, self._evaluator.settings).compile(source)
         if isinstance(small, Compiled):
             compiled, plans = small, small.plan.scenarios
         else:  # what is cut down lies outside of what it supports
-            plans = tuple(plan for plan in plans if cheapest.get(plan.build) == plan.scenario)
+            plans = tuple(plan for plan in plans if plan.scenario == _busiest(by_build[plan.build]))
         binaries = {build.build: build.binary for build in compiled.builds}
         pairs = tuple((plan, binaries[plan.build]) for plan in plans)
         return Sanitized(plans=pairs, device_index=self._device_index, rng_seed=self._rng.getrandbits(SEED_BITS))
@@ -198,6 +198,12 @@ def scaled(suite: Suite, evaluation: Evaluation) -> list[tuple[Scenario, ...]]:
     chosen = [scenarios[timing.scenario] for timing in fastest if timing.scenario in scenarios]
     small = [each for each in chosen if each.bytes_moved * SCALES[-1] <= MAX_SCALED_BYTES]
     return [tuple(replace(each, batch=each.batch * scale) for scale in SCALES) for each in small[:SCALED_SCENARIOS]]
+
+
+def _busiest(scenarios: Iterable[Scenario]) -> Scenario:
+    """That with the most work within SMALL_FLOPS, or with the least: of one query no two threads can be in a race."""
+    by_work = sorted(scenarios, key=lambda scenario: scenario.flops)
+    return next((each for each in reversed(by_work) if each.flops <= SMALL_FLOPS), by_work[0])
 
 
 def _cut_down(scenario: Scenario) -> Scenario:

@@ -24,8 +24,9 @@ under a fixed reference, which may all be rounded alike, by up to eps / 2; eps /
 it catches: docs/trust.md.
 """
 
+import itertools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,15 +54,12 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class _Finding:
-    """One rule's figures; `error` is None where it is not finite.
-
-    `where` says where the error is largest; it looks only when asked, for nearly all findings need no complaint.
-    """
+    """One rule's figures; `error` is None where it is not finite."""
 
     what: str
     error: float | None
     bound: float
-    where: Callable[[], str] = str
+    where: Callable[[], str]
 
     @property
     def complaint(self) -> str:
@@ -71,6 +69,25 @@ class _Finding:
         return f"{self.what} {found}, allowed {self.bound:.3g}{self.where()}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Rule:
+    """One rule, still on the device: tensors of one number each, and the bound that those in `given` come to.
+
+    `where` says where the error is largest; it looks only when asked, for nearly all findings need no complaint.
+    """
+
+    what: str
+    error: torch.Tensor
+    given: tuple[torch.Tensor, ...] = ()
+    bound: Callable[..., float]
+    where: Callable[[], str] = str
+
+    def finding(self, numbers: Iterator[float]) -> _Finding:
+        """What comes of the rule's numbers, the next ones in line."""
+        error, *given = itertools.islice(numbers, 1 + len(self.given))
+        return _Finding(what=self.what, error=_finite(error), bound=self.bound(*given), where=self.where)
+
+
 def judge(o: torch.Tensor, lse: torch.Tensor, reference: Reference, case: Case) -> ScenarioCheck:
     """The verdict on o `[batch, seqlen_q, heads, head_dim]` and lse `[batch, heads, seqlen_q]`, with a reason in words.
 
@@ -78,13 +95,21 @@ def judge(o: torch.Tensor, lse: torch.Tensor, reference: Reference, case: Case) 
     """
     error, pt_error = o.float() - reference.o, reference.low_precision_o.float() - reference.o
     eps = torch.finfo(o.dtype).eps
-    largest = _largest(o, reference, eps)
-    relative = _relative(error, reference, eps)
-    mean = _mean(error, pt_error, reference, eps)
-    row = _row(error, pt_error, reference, eps)
-    lse_largest = _lse(lse, reference, eps)
-    complaints = [_blind_rows(o, lse, reference), _not_finite(o, "o")]
-    complaints += [finding.complaint for finding in (largest, relative, mean, row, lse_largest)]
+    wrong, bad = _blind_rows(o, lse, reference), ~o.isfinite()
+    rules = (
+        _largest(o, reference, eps),
+        _relative(error, reference, eps),
+        _mean(error, pt_error, reference, eps),
+        _row(error, pt_error, reference, eps),
+        _lse(lse, reference, eps),
+    )
+    any_wrong, any_bad, *numbers = _fetched(
+        wrong.any(), bad.any(), *(number for rule in rules for number in (rule.error, *rule.given))
+    )
+    line = iter(numbers)
+    largest, relative, mean, row, lse_largest = findings = [rule.finding(line) for rule in rules]
+    complaints = [_blind_complaint(wrong) if any_wrong else "", _bad_complaint(bad, "o") if any_bad else ""]
+    complaints += [finding.complaint for finding in findings]
     reason = "; ".join(complaint for complaint in complaints if complaint)
     return ScenarioCheck(
         scenario=case.scenario, distribution=case.distribution, stage=case.stage, input_seed=case.input_seed,
@@ -97,65 +122,76 @@ def judge(o: torch.Tensor, lse: torch.Tensor, reference: Reference, case: Case) 
     )  # fmt: skip
 
 
-def _largest(o: torch.Tensor, reference: Reference, eps: float) -> _Finding:
+def _fetched(*numbers: torch.Tensor) -> list[float]:
+    """The numbers in the host's memory, all in one transfer: each waits for the device. float64 holds them exactly."""
+    fetched: list[float] = torch.stack([number.double() for number in numbers]).tolist()
+    return fetched
+
+
+def _largest(o: torch.Tensor, reference: Reference, eps: float) -> _Rule:
     rounded = reference.o.to(o.dtype).float()
     difference = (o.float() - rounded).abs()
-    scale = float(rounded.abs().max())
-    ulp = eps * 2.0 ** math.floor(math.log2(scale)) if scale else 0.0
-    pt = float((reference.low_precision_o.float() - rounded).abs().max())
-    return _Finding(
-        what="o: largest error", error=_finite(float(difference.max())), bound=LARGEST_PT * pt + LARGEST_ULPS * ulp,
+
+    def bound(pt: float, scale: float) -> float:
+        ulp = eps * 2.0 ** math.floor(math.log2(scale)) if scale else 0.0
+        return LARGEST_PT * pt + LARGEST_ULPS * ulp
+
+    return _Rule(
+        what="o: largest error", error=difference.max(),
+        given=((reference.low_precision_o.float() - rounded).abs().max(), rounded.abs().max()), bound=bound,
         where=lambda: _place(difference, ("batch", "query", "head", "column")),
     )  # fmt: skip
 
 
-def _relative(error: torch.Tensor, reference: Reference, eps: float) -> _Finding:
+def _relative(error: torch.Tensor, reference: Reference, eps: float) -> _Rule:
     # In float64: 10^8 squares do not add up in float32.
     found, norm = (torch.linalg.vector_norm(each, dtype=torch.float64) for each in (error, reference.o))
     bound = (RELATIVE_EPS + RELATIVE_ROW_EPS / reference.lse.numel()) * eps
-    return _Finding(what="o: relative RMS error", error=_finite(float(_ratio(found, norm))), bound=bound)
+    return _Rule(what="o: relative RMS error", error=_ratio(found, norm), bound=lambda: bound)
 
 
-def _mean(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Finding:
-    bound = MEAN_PT * float(pt_error.abs().mean()) + MEAN_EPS * eps * float(reference.o.abs().mean())
-    return _Finding(what="o: mean error", error=_finite(float(error.abs().mean())), bound=bound)
+def _mean(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Rule:
+    return _Rule(
+        what="o: mean error", error=error.abs().mean(), given=(pt_error.abs().mean(), reference.o.abs().mean()),
+        bound=lambda pt, size: MEAN_PT * pt + MEAN_EPS * eps * size,
+    )  # fmt: skip
 
 
-def _row(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Finding:
+def _row(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Rule:
     norms = torch.linalg.vector_norm(reference.o, dim=-1)
     errors = _ratio(torch.linalg.vector_norm(error, dim=-1), norms)
     bounds = ROW_PT * _ratio(torch.linalg.vector_norm(pt_error, dim=-1), norms) + ROW_EPS * eps
     excess = (errors / bounds).nan_to_num(nan=torch.inf)
-    worst = int(excess.argmax())
-    return _Finding(
-        what="o: relative RMS error of one row", error=_finite(float(errors.flatten()[worst])),
-        bound=float(bounds.flatten()[worst]), where=lambda: _place(excess, ("batch", "query", "head")),
+    worst = excess.argmax()  # stays on the device: `take` needs no word of the host
+    return _Rule(
+        what="o: relative RMS error of one row", error=errors.take(worst), given=(bounds.take(worst),),
+        bound=lambda bound: bound, where=lambda: _place(excess, ("batch", "query", "head")),
     )  # fmt: skip
 
 
-def _lse(lse: torch.Tensor, reference: Reference, eps: float) -> _Finding:
+def _lse(lse: torch.Tensor, reference: Reference, eps: float) -> _Rule:
     seen = reference.lse != -torch.inf
     difference = torch.where(seen, (lse - reference.lse).abs(), 0.0)
-    scale = float(torch.where(seen, reference.lse.abs(), 0.0).max())
-    return _Finding(
-        what="lse: largest error", error=_finite(float(difference.max())), bound=LSE_EPS * eps + LSE_RELATIVE * scale,
+    return _Rule(
+        what="lse: largest error", error=difference.max(),
+        given=(torch.where(seen, reference.lse.abs(), 0.0).max(),),
+        bound=lambda scale: LSE_EPS * eps + LSE_RELATIVE * scale,
         where=lambda: _place(difference, ("batch", "head", "query")),
     )  # fmt: skip
 
 
-def _blind_rows(o: torch.Tensor, lse: torch.Tensor, reference: Reference) -> str:
+def _blind_rows(o: torch.Tensor, lse: torch.Tensor, reference: Reference) -> torch.Tensor:
+    """Which rows `[batch, heads, seqlen_q]` see no key and are not nothing all the same."""
     blind = reference.lse == -torch.inf
-    wrong = blind & ((lse != -torch.inf) | (o != 0).any(-1).transpose(1, 2))
-    if not wrong.any():
-        return ""
+    return blind & ((lse != -torch.inf) | (o != 0).any(-1).transpose(1, 2))
+
+
+def _blind_complaint(wrong: torch.Tensor) -> str:
     place = _place(wrong.float(), ("batch", "head", "query"))
     return f"a row that sees no key needs zeros in o and -inf in lse; {int(wrong.sum())} rows lack them, first{place}"
 
 
-def _not_finite(o: torch.Tensor, name: str) -> str:
-    bad = ~o.isfinite()
-    if not bad.any():
-        return ""
+def _bad_complaint(bad: torch.Tensor, name: str) -> str:
     place = _place(bad.float(), ("batch", "query", "head", "column"))
     return f"{name}: {int(bad.sum())} of {bad.numel()} elements are NaN or infinite, first{place}"
 

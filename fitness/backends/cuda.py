@@ -13,6 +13,7 @@ import torch
 
 from fitness.backends.backend import Tensors
 from fitness.backends.cuda_graphs import GraphMaker
+from fitness.backends.cuda_guards import GuardZones, ZoneRenewer
 from fitness.backends.cuda_memory import GuardedBuffer
 from fitness.backends.cuda_scrubber import Scrubber, release_kept_lines
 from fitness.backends.tensor_maps import encode_tensor_map
@@ -52,6 +53,7 @@ class CudaBackend:
         self._flush_sum = torch.zeros((), dtype=torch.int64, device=self._device)
         self._graphs = GraphMaker(self._device)
         self._scrubber = Scrubber(device_index)
+        self._renewer = ZoneRenewer()
         self._clocks = _open_clocks(self._device)
 
     @property
@@ -64,7 +66,7 @@ class CudaBackend:
         with _candidates_fault("loading it"):
             module = cupy.RawModule(path=str(binary))
             module.compile()  # CuPy is lazy: load now, not at the first launch
-        return CudaBound(plan, module, self._device, self._graphs, self._scrubber)
+        return CudaBound(plan, module, self._device, self._graphs, self._scrubber, self._renewer)
 
     def capture(self, call: Callable[[], torch.Tensor]) -> "CudaReplay":
         """A baseline's call in a graph; its output tensor is the same at every replay."""
@@ -90,8 +92,9 @@ class CudaBound:
     """A candidate on its own guarded tensors, its launches captured in one graph."""
 
     def __init__(
-        self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device, graphs: GraphMaker, scrubber: Scrubber
-    ) -> None:
+        self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device, graphs: GraphMaker, scrubber: Scrubber,
+        renewer: ZoneRenewer,
+    ) -> None:  # fmt: skip
         self._scrubber = scrubber
         self._buffers, self._tensors = _lay_out(plan, device)
         with _candidates_fault("allocating its workspaces"):
@@ -101,6 +104,8 @@ class CudaBound:
             for buffer, each in zip(self._workspaces, plan.workspaces, strict=True)
             if buffer is not None and each is not None and each.zeroed
         ]
+        named = {f"workspace[{i}]": buffer for i, buffer in enumerate(self._workspaces) if buffer is not None}
+        self._zones = GuardZones(self._buffers | named, device, renewer)
         arguments = (self._parameters(plan), *self._maps(plan))
         launches = [_Launch(module, launch, arguments) for launch in plan.launches]
 
@@ -126,19 +131,17 @@ class CudaBound:
     def poison(self) -> None:
         """Fill o, lse and every workspace that is not `zeroed` with NaN patterns.
 
-        So are all guard zones, and the device's shared and local memory: nothing is left of the call before.
+        So are all guard zones, and the device's shared memory: nothing is left of the call before.
         """
-        self._scrubber.scrub()
-        for buffer in (*self._buffers.values(), *filter(None, self._workspaces)):
-            buffer.poison_zones()
+        self._zones.renew()
         for buffer in (self._buffers["o"], self._buffers["lse"], *filter(None, self._workspaces)):
             if buffer not in self._zeroed:
                 buffer.poison()
+        self._scrubber.scrub()  # last: kernels that fill or compare may use shared memory themselves
 
     def violations(self) -> str:
         """The tensors beside which something was written, in words; "" where nothing was."""
-        named = {**self._buffers, **{f"workspace[{i}]": buffer for i, buffer in enumerate(self._workspaces) if buffer}}
-        touched = [name for name, buffer in named.items() if not buffer.intact()]
+        touched = self._zones.touched()
         return f"the candidate wrote outside of {', '.join(touched)}" if touched else ""
 
     def _parameters(self, plan: ScenarioPlan) -> object:

@@ -51,7 +51,7 @@ class CudaDevice:
                 self._modules[plan.build] = _Module(binary)
         with _current(self._context):
             functions = [self._modules[plan.build].function(launch) for launch in plan.launches]
-        return CudaCall(plan, functions, self._context, self._device, tensors)
+            return CudaCall(plan, functions, self._context, self._device, tensors)
 
 
 class CudaCall:
@@ -79,13 +79,12 @@ class CudaCall:
         workspaces = [None if each is None else self._workspace(each) for each in self._workspaces]
         stream = torch.cuda.current_stream(self._device).cuda_stream
         arguments = ctypes.addressof(self._arguments)
-        with self._lock:
+        with self._lock, _current(self._context):  # a fresh thread has no context, which a tensor map needs too
             self._parameters.write((q, k, v, o, lse), workspaces, scale)
             for each in self._maps:
                 each.write(q, k, v, o)
-            with _current(self._context):
-                for launch in self._launches:
-                    _checked("launching it", driver.cuLaunchKernel(*launch, stream, arguments, 0))
+            for launch in self._launches:
+                _checked("launching it", driver.cuLaunchKernel(*launch, stream, arguments, 0))
 
     def _workspace(self, plan: WorkspacePlan) -> torch.Tensor:
         allocate = torch.zeros if plan.zeroed else torch.empty

@@ -202,5 +202,5 @@ def test_the_sanitizer_gets_a_small_scenario_of_each_build():
     assert len(asked) == len(TOOLS)
     assert asked[0].device_index == 3
     names = [plan.scenario.name for plan, _ in asked[0].plans]
-    assert names == ["b1 h2/1 s3 d32 causal bf16", "b1 h2/1 s64 d64 causal bf16"]
+    assert names == ["b1 h2/1 s64 d32 causal bf16", "b1 h2/1 s64 d64 causal bf16"]
     assert {binary for _, binary in asked[0].plans} == {Path("right")}

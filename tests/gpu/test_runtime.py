@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -192,19 +193,12 @@ def test_threads_do_not_mix_their_arguments(h1):
     scenario = EQUAL_LENGTHS[0]
     tensors = [inputs(scenario, rng_seed) for rng_seed in range(4)]
     right = [h1(*each, causal=True) for each in tensors]
-    wrong = []
 
-    def call(number):
-        for _ in range(200):
-            if not same(h1(*tensors[number], causal=True), right[number]):
-                wrong.append(number)
+    def all_right(number):
+        return all(same(h1(*tensors[number], causal=True), right[number]) for _ in range(200))
 
-    threads = [threading.Thread(target=call, args=(number,)) for number in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == []
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(all_right, range(4))) == [True] * 4
 
 
 def test_strided_tensors_are_copied(mma, h1):
