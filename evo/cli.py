@@ -21,6 +21,7 @@ usage: evo COMMAND [arguments]
   questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
   compare RUNS… [by=style]            statistics over runs, in groups; --csv FILE, --json FILE, --plot FILE.png|.svg
   runs [FOLDER] [--json]              every run below a folder: its state, its best, what it has cost
+  table RUNS… --out FILE.jsonl.xz     what runs measured, for backend=recorded to answer from without a device
   trace export|replay                 a run as one file, export RUN [--out FILE]; the same search from it, replay FILE
   doctor                              what this machine has, and what to install for what it lacks
 
@@ -29,7 +30,7 @@ Exit code 2: the environment or the command line is at fault, and the last line 
 """
 
 
-COMMANDS = ("evolve", "verify", "ask", "tell", "evaluate", "questions", "compare", "runs", "trace", "doctor")
+COMMANDS = ("evolve", "verify", "ask", "tell", "evaluate", "questions", "compare", "runs", "table", "trace", "doctor")
 BAD_COMMAND_LINE = 2
 INTERRUPTED = 130  # 128 + SIGINT
 
