@@ -1,6 +1,5 @@
 """Asking: the moment, a question for it, its phrasing, and the prompt around it."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evo.answerers.answerer import Request
@@ -63,7 +62,7 @@ class Asker:
         slots = slot_values(self._history, first)
         question = self._sampler.sample(
             trigger.moment,
-            _targets(parents),
+            targets_of(first),
             avoid_layers=layers_tried(attempts),
             fillable_slots=slots,
             exclude_ids=[attempt.question_id for attempt in attempts],
@@ -102,8 +101,9 @@ class Asker:
         )
 
 
-def _targets(parents: Sequence[Individual]) -> tuple[str, ...]:
+def targets_of(parent: Individual) -> tuple[str, ...]:
+    """What the parent's manifest says that it runs on."""
     try:
-        return read_manifest(parents[0].source).targets
+        return read_manifest(parent.source).targets
     except CandidateFault as fault:  # only kernels that passed become parents
-        raise ValueError(f"parent {parents[0].id}: {fault.reason}") from fault
+        raise ValueError(f"parent {parent.id}: {fault.reason}") from fault

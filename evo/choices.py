@@ -88,6 +88,8 @@ def _suite(config: Config, gpu: Gpu | None) -> tuple[Suite, Choice]:
         suite, why = load_suite("smoke"), "the default on a processor"
     else:
         suite, why = load_suite("core26"), "the default on a GPU"
+    if not suite.scenarios:
+        return suite, Choice(what="suite", value=f"{suite.name} ({len(suite.edges)} shapes, none timed)", why=why)
     return suite, Choice(what="suite", value=f"{suite.name} ({len(suite.scenarios)} scenarios)", why=why)
 
 
@@ -112,4 +114,4 @@ def _answerer(config: Config) -> Choice:
 def _style(config: Config) -> Choice:
     offline = config.answerer.kind is AnswererKind.offline
     why = "phrasing has no effect by construction: the answerer is offline" if offline else "as configured"
-    return Choice(what="style", value=config.style.kind.value, why=why)
+    return Choice(what="style", value=", ".join(config.asked_styles), why=why)

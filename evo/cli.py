@@ -20,6 +20,8 @@ usage: evo COMMAND [arguments]
   evaluate RUN [backend.…=value …]    measure RUN/pending into RUN/measured, on any machine that holds the two
   questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
   compare RUNS… [by=style]            statistics over runs, in groups; --csv FILE, --json FILE, --plot FILE.png|.svg
+  report RUN [--out FILE]             what happened in a run, as one HTML file: report.html in its folder
+  watch RUN [RUN…] [port=8765]        the same, live, for a browser on this machine, while the search goes on
   runs [FOLDER] [--json]              every run below a folder: its state, its best, what it has cost
   table RUNS… --out FILE.jsonl.xz     what runs measured, for backend=recorded to answer from without a device
   trace export|replay                 a run as one file, export RUN [--out FILE]; the same search from it, replay FILE
@@ -29,8 +31,10 @@ usage: evo COMMAND [arguments]
 Exit code 2: the environment or the command line is at fault, and the last line says how.
 """
 
-
-COMMANDS = ("evolve", "verify", "ask", "tell", "evaluate", "questions", "compare", "runs", "table", "trace", "doctor")
+COMMANDS = (
+    "evolve", "verify", "ask", "tell", "evaluate", "questions", "compare", "report", "watch", "runs", "table", "trace",
+    "doctor",
+)  # fmt: skip
 BAD_COMMAND_LINE = 2
 INTERRUPTED = 130  # 128 + SIGINT
 

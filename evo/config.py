@@ -22,6 +22,7 @@ class BaselineKind(Enum):
     """What candidates are measured against."""
 
     auto = "auto"
+    best = "best"
     fa3 = "fa3"
     fa4 = "fa4"
     cudnn = "cudnn"
@@ -62,11 +63,30 @@ class SamplingKind(Enum):
     uniform = "uniform"
 
 
+class LoggerKind(Enum):
+    """Which program is told of a run's figures."""
+
+    none = "none"
+    tensorboard = "tensorboard"
+    mlflow = "mlflow"
+
+
 class ElementKind(Enum):
     """The element type of a scenario."""
 
     bf16 = "bf16"
     fp16 = "fp16"
+
+
+class DistributionKind(Enum):
+    """What a scenario's inputs are drawn from."""
+
+    normal = "normal"
+    peaked = "peaked"
+    large = "large"
+    dominant = "dominant"
+    shifted = "shifted"
+    small = "small"
 
 
 class ApiKind(Enum):
@@ -118,6 +138,10 @@ class SuiteConfig:
 
     name: str = "auto"
     edges: bool = True
+    timed: bool = True
+    distributions: list[DistributionKind] | None = None
+    repeats: int | None = None
+    least_repeats: int | None = None
     scenarios: list[ScenarioConfig] = field(default_factory=list)
 
 
@@ -127,6 +151,8 @@ class JudgeConfig:
 
     repeats: int | None = None
     warmups: int | None = None
+    precision: float | None = None
+    race: bool = False
     call_timeout_s: float = 20.0
 
 
@@ -199,9 +225,27 @@ class QuestionsConfig:
 
     files: list[str] = field(default_factory=list)
     sampling: SamplingKind = SamplingKind.thompson
+    all_styles: bool = False
     stall_after: int = 8
     noise: float = 0.01
     big_win: float = 1.3
+
+
+@dataclass
+class LoggerConfig:
+    """conf/logger"""
+
+    kind: LoggerKind = LoggerKind.none
+    tracking_uri: str = "file:./mlruns"
+    experiment: str = "question-evo"
+
+
+@dataclass
+class SingleShotConfig:
+    """An experiment in place of a search: so many questions about each seed, each in every style; null: a search."""
+
+    questions: int | None = None
+    styles: list[StyleKind] = field(default_factory=lambda: list(StyleKind))
 
 
 @dataclass
@@ -213,6 +257,7 @@ class Config:
     seeds: list[str] | None = None
     rng_seed: int = 0
     resume: str | None = None
+    audit: bool | None = None
     backend: BackendConfig = field(default_factory=BackendConfig)
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
     suite: SuiteConfig = field(default_factory=SuiteConfig)
@@ -220,6 +265,14 @@ class Config:
     answerer: AnswererConfig = field(default_factory=AnswererConfig)
     style: StyleConfig = field(default_factory=StyleConfig)
     questions: QuestionsConfig = field(default_factory=QuestionsConfig)
+    single_shot: SingleShotConfig = field(default_factory=SingleShotConfig)
     evolution: EvolutionConfig = field(default_factory=EvolutionConfig)
     selection: SelectionConfig = field(default_factory=SelectionConfig)
     stop: StopConfig = field(default_factory=StopConfig)
+    logger: LoggerConfig = field(default_factory=LoggerConfig)
+
+    @property
+    def asked_styles(self) -> list[str]:
+        """The styles that questions are put in: a search's own, or all of a single shot."""
+        single = self.single_shot.questions is not None
+        return [style.value for style in (self.single_shot.styles if single else [self.style.kind])]

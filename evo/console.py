@@ -179,8 +179,10 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
     lines = [f"stopped: {result['stop_reason']}"]
     if best is None:
         return [*lines, "no candidate passed"]
-    gain = best["geomean"] / seed["geomean"]
-    lines.append(f"seed {seed['id']}: {seed['geomean']:.4f} × {result['baseline']['name']} (geometric mean)")
-    lines.append(f"best {best['id']}: {best['geomean']:.4f} × {result['baseline']['name']}, {gain:.2f} × the seed")
+    beside_seed = ""
+    if seed is not None:  # an audit may have refused it
+        lines.append(f"seed {seed['id']}: {seed['geomean']:.4f} × {result['baseline']['name']} (geometric mean)")
+        beside_seed = f", {best['geomean'] / seed['geomean']:.2f} × the seed"
+    lines.append(f"best {best['id']}: {best['geomean']:.4f} × {result['baseline']['name']}{beside_seed}")
     lines.append(f"its worst scenario: {best['worst_scenario']} at {best['worst_speedup']:.4f} ×")
     return lines

@@ -1,5 +1,6 @@
-"""Where conf/ and kernels/ lie: inside the wheel once installed, at the top of a checkout before that."""
+"""Where conf/ and kernels/ lie, inside the wheel once installed, at the top of a checkout before that; and builds."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 _PACKAGED = Path(__file__).parent / "_data"
@@ -24,3 +25,11 @@ def include_folder() -> Path:
 def seed_folder() -> Path:
     """The shipped seed kernels."""
     return data_folder() / "kernels" / "seed"
+
+
+def cache_folder(configured: str | None, environment: Mapping[str, str]) -> Path:
+    """Where builds are kept: as configured, else where the XDG base directory specification puts a user's caches."""
+    if configured:
+        return Path(configured).expanduser()
+    caches = Path(environment.get("XDG_CACHE_HOME", ""))
+    return (caches if caches.is_absolute() else Path.home() / ".cache") / "question-evo"

@@ -7,6 +7,7 @@ from itertools import takewhile
 from typing import Any
 
 from evo.noise import noise
+from fitness.audit_record import Audit
 from fitness.evaluation import Evaluation
 from population.individual import Individual
 
@@ -56,6 +57,7 @@ class History:
     def __init__(self) -> None:
         self._individuals: dict[str, Individual] = {}
         self._evaluations: dict[str, Evaluation] = {}
+        self._audits: dict[str, Audit] = {}
         self._noise: dict[str, float] = {}
         self._attempts: list[Attempt] = []
         self._by_parent: dict[str, list[Attempt]] = {}
@@ -78,9 +80,22 @@ class History:
         self._evaluations[individual_id] = evaluation
         self._noise[individual_id] = noise(evaluation)
 
+    def add_audit(self, individual_id: str, audit: Audit) -> None:
+        """Remember what an audit found. (One that failed also makes another evaluation: see evo/auditing.py.)"""
+        self._audits[individual_id] = audit
+
+    def audit(self, individual_id: str) -> Audit | None:
+        """What the audit of an individual found, or None."""
+        return self._audits.get(individual_id)
+
     def knows(self, individual_id: str) -> bool:
         """Whether a candidate of this very text was there before."""
         return individual_id in self._individuals
+
+    def seeds(self) -> list[Individual]:
+        """The individuals without parents, in the order in which they were named."""
+        seeds = [each for each in self._individuals.values() if each.birth < 0]
+        return sorted(seeds, key=lambda seed: seed.birth, reverse=True)
 
     def individual(self, individual_id: str) -> Individual:
         """The individual of an id. Raises KeyError."""
@@ -94,6 +109,10 @@ class History:
         """All that was measured, in the order in which it was remembered."""
         return list(self._evaluations.values())
 
+    def judged_ids(self) -> list[str]:
+        """The ids of all that was measured, in the order in which it was remembered."""
+        return list(self._evaluations)
+
     def geomean(self, individual_id: str) -> float:
         """An individual's geometric mean speedup; 0.0 where it failed or was not judged."""
         evaluation = self._evaluations.get(individual_id)
@@ -102,6 +121,10 @@ class History:
     def noise(self, individual_id: str) -> float:
         """How far an individual's geomean may be off by measuring alone, as a share of it; 0.0 where it has none."""
         return self._noise.get(individual_id, 0.0)
+
+    def judged_layers(self) -> list[str]:
+        """The layer of the question behind each candidate that was judged; seeds have none."""
+        return [attempt.layer for child, attempt in self._by_child.items() if child in self._evaluations]
 
     def speedups(self, individual_id: str) -> Mapping[str, float]:
         """Speedup by scenario, in the suite's order; empty unless PASSED."""

@@ -1,19 +1,28 @@
 """Judging a generation: evaluate what is new, remember it, give each child its fitness and each question its credit."""
 
+import logging
 from collections.abc import Callable, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
+from evo.auditing import Auditing
 from evo.history import Attempt, History, Outcome
 from evo.noise import noise
 from evo.result import evaluation_of
-from evo.stop import StopSearch
+from evo.stop import EnvironmentBroken, StopSearch
 from fitness.evaluation import Evaluation, Status
+from fitness.faults import BaselineUnavailableError, EnvironmentFault
+from fitness.race import Bar, raise_bar
 from population.archive import Archive
 from population.atomic_file import strict_json
 from population.individual import Individual, set_fitness
 from population.records import EvaluationRecord
 from questions.credit import Outcome as QuestionOutcome
 from questions.sampler import QuestionSampler
+
+logger = logging.getLogger(__name__)
+
+MAX_FAULTS = 3  # of the environment in a row
 
 _NEVER_RAN = (Status.INVALID, Status.UNSUPPORTED, Status.COMPILE_ERROR)
 
@@ -25,6 +34,31 @@ class EvaluatesAll(Protocol):
         self, sources: Sequence[str], on_done: Callable[[int, Evaluation], None] | None = None
     ) -> list[Evaluation]:
         """One evaluation a source, in the sources' order; `on_done` hears of each as it is finished."""
+
+
+@runtime_checkable
+class Races(Protocol):
+    """An evaluator that can be told what candidates have to reach."""
+
+    def against(self, bar: Bar | None) -> EvaluatesAll:
+        """The same, ending the timing of a candidate once it can no longer reach the bar."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Race:
+    """Sets the bar anew for every generation: the `place`-th best of all before it, which is who survives."""
+
+    evaluator: Races
+    place: int
+
+    def start(self, history: History) -> EvaluatesAll:
+        """The evaluator for candidates that have to get among the best so far."""
+        return self.evaluator.against(raise_bar(history.evaluations(), self.place))
+
+
+def race_with(evaluator: EvaluatesAll, *, place: int) -> Race | None:
+    """A race for the `place` best; None for an evaluator that times nothing itself."""
+    return Race(evaluator=evaluator, place=place) if isinstance(evaluator, Races) else None
 
 
 class Judging:
@@ -39,6 +73,8 @@ class Judging:
         sampler: QuestionSampler,
         budget: int | None,
         on_judged: Callable[[Individual, Evaluation], None],
+        auditing: Auditing | None = None,
+        race: Race | None = None,
     ) -> None:
         self._evaluator = evaluator
         self._archive = archive
@@ -46,12 +82,19 @@ class Judging:
         self._sampler = sampler
         self._budget = budget
         self._on_judged = on_judged
+        self._auditing = auditing
+        self._race = race
 
     def evaluate(self, offspring: Sequence[Individual]) -> None:
-        """Judge them all and credit the questions behind them. Raises StopSearch where the budget ends before."""
-        waiting = [individual for individual in offspring if not self._recall(individual)]
+        """Judge them all and credit the questions behind them. Raises StopSearch where the budget ends before.
+
+        It also ends after three faults of the environment in a row; fewer are tried again. What was measured is kept.
+        """
+        evaluator = self._evaluator if self._race is None else self._race.start(self._history)
+        waiting = [each for each in offspring if evaluation_of(self._archive, each.id) is None]
         room = len(waiting) if self._budget is None else max(0, self._budget - self._archive.evaluation_count())
-        self._measure(waiting[:room])
+        beyond = {individual.id for individual in waiting[room:]}
+        self._settle_patiently([each for each in offspring if each.id not in beyond], evaluator)
         if room < len(waiting):
             raise StopSearch(f"evaluation budget reached: {self._budget} of {self._budget}")
         for individual in offspring:
@@ -63,17 +106,37 @@ class Judging:
             if attempt.outcome is not Outcome.UNANSWERED:
                 self._sampler.credit(attempt.question_id, question_outcome(self._history, attempt))
 
-    def _recall(self, individual: Individual) -> bool:
-        recorded = evaluation_of(self._archive, individual.id)
-        if recorded is None:
-            return False
-        self._history.add_evaluation(individual.id, recorded)
-        self._on_judged(individual, recorded)
-        return True
+    def _settle_patiently(self, individuals: Sequence[Individual], evaluator: EvaluatesAll) -> None:
+        """Settle them all, trying again after a fault of the environment. Raises EnvironmentBroken for too many."""
+        settled: set[str] = set()
+        faults = 0
+        while True:
+            before = len(settled)
+            try:
+                self._settle_all(individuals, evaluator, settled)
+                return
+            except BaselineUnavailableError:
+                raise  # it will not come by itself
+            except EnvironmentFault as fault:
+                faults = 1 if len(settled) > before else faults + 1
+                logger.warning("fault %d of the environment: %s", faults, fault)
+                if faults == MAX_FAULTS:
+                    raise EnvironmentBroken(faults, fault) from fault
 
-    def _measure(self, individuals: Sequence[Individual]) -> None:
+    def _settle_all(self, individuals: Sequence[Individual], evaluator: EvaluatesAll, settled: set[str]) -> None:
+        """Recall what the archive holds, measure the rest; `settled` tells, after a fault too, who is done with."""
+        missing = []
+        for individual in individuals:
+            if individual.id in settled:
+                continue
+            recorded = evaluation_of(self._archive, individual.id)
+            if recorded is None:
+                missing.append(individual)
+            else:
+                self._settle(individual, recorded, settled)
+
         def keep(place: int, evaluation: Evaluation) -> None:
-            individual = individuals[place]
+            individual = missing[place]
             self._archive.record_evaluation(
                 EvaluationRecord(
                     individual_id=individual.id,
@@ -83,10 +146,16 @@ class Judging:
                     record=strict_json(evaluation.to_json()),
                 )
             )
-            self._history.add_evaluation(individual.id, evaluation)
-            self._on_judged(individual, evaluation)
+            self._settle(individual, evaluation, settled)
 
-        self._evaluator.evaluate_all([individual.source for individual in individuals], on_done=keep)
+        evaluator.evaluate_all([individual.source for individual in missing], on_done=keep)
+
+    def _settle(self, individual: Individual, evaluation: Evaluation, settled: set[str]) -> None:
+        """Audit it where it is suspicious, remember it, tell of it."""
+        judged = self._auditing.judged(individual, evaluation) if self._auditing else evaluation
+        self._history.add_evaluation(individual.id, judged)
+        self._on_judged(individual, judged)
+        settled.add(individual.id)
 
 
 def question_outcome(history: History, attempt: Attempt) -> QuestionOutcome:

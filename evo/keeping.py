@@ -6,9 +6,10 @@ from dataclasses import dataclass
 
 from deap import tools
 
+from evo.audits import AUDIT_EVENT, judged_evaluations, recorded_audits
 from evo.history import Attempt, History
 from evo.loop import State
-from fitness.evaluation import Evaluation
+from evo.selection import viable
 from population.archive import Archive
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json, strict_json
@@ -21,7 +22,7 @@ from population.checkpoint import (
     save_checkpoint,
 )
 from population.faults import CheckpointError
-from population.individual import Individual, similar
+from population.individual import Individual, set_fitness, similar
 from population.records import EventRecord
 from population.run_folder import RunFolder
 from questions.bank import Bank
@@ -85,9 +86,9 @@ class Keeper:
         for entry in checkpoint.logbook:
             state.logbook.record(**entry)
         self._recall_history(state.next_birth)
-        state.population = [self._member(member) for member in checkpoint.population]
+        state.population = viable([self._member(member) for member in checkpoint.population])
         # From the last to the first: a hall of fame puts newcomers ahead of their equals.
-        state.hall_of_fame.update([self._member(member) for member in reversed(checkpoint.hall_of_fame)])
+        state.hall_of_fame.update(viable([self._member(member) for member in reversed(checkpoint.hall_of_fame)]))
         random.setstate(rng_state_from_json(checkpoint.rng_states["global"]))
         self.search_rng.setstate(rng_state_from_json(checkpoint.rng_states["search"]))
         self.sampler.restore(checkpoint.sampler, bank)
@@ -98,9 +99,12 @@ class Keeper:
         for individual in self.archive.individuals():
             if individual.birth < next_birth:
                 self.history.add_individual(individual)
-        for record in self.archive.evaluations():
-            if self.history.knows(record.individual_id):
-                self.history.add_evaluation(record.individual_id, Evaluation.from_json(parse_json(record.record)))
+        for name, evaluation in judged_evaluations(self.archive):
+            if self.history.knows(name):
+                self.history.add_evaluation(name, evaluation)
+        for name, audit in recorded_audits(self.archive, AUDIT_EVENT).items():
+            if self.history.knows(name):
+                self.history.add_audit(name, audit)
         for attempt in recorded_attempts(self.archive):
             if attempt.number < next_birth:
                 self.history.add_attempt(attempt)
@@ -110,6 +114,9 @@ class Keeper:
             raise CheckpointError(f"{member.id} is not in the archive: it is older than the checkpoint; restore both")
         individual = self.history.individual(member.id)
         member.restore_fitness(individual)
+        evaluation = self.history.evaluation(member.id)
+        if evaluation is not None and evaluation.geomean is None:  # refused by the audit at the end of an earlier part
+            set_fitness(individual, 0.0)
         return individual
 
 

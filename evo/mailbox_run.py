@@ -20,6 +20,7 @@ from evo.run_options import (
     require_files,
 )
 from evo.settings import ConfigError
+from evo.suites import require_timed
 from evo.toolbox import build_bank
 from population.archive import create_archive, open_archive
 from population.faults import RunFolderError
@@ -75,6 +76,7 @@ def _check(config: Config) -> None:
     if config.answerer.kind is not AnswererKind.mailbox:
         kind = config.answerer.kind.value
         raise ConfigError(f"answerer={kind}: a run by files is answered by files; leave it out, or use evo evolve")
+    require_timed(config)
     if config.suite.name == "auto":
         where = "where candidates are measured"
         raise ConfigError(f"suite=auto is settled {where}; name one at evo ask, as in suite=core26")

@@ -8,12 +8,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from deap import base
+
 from evo.answerers.answerer import Reply, Request
 from evo.answerers.mailbox import Inbox, Key, MailboxAnswerer, mail_name
 from evo.choices import Settled
 from evo.config import BackendKind, BaselineKind, Config
 from evo.console import RunConsole
 from evo.generation_gate import GenerationComplete, GenerationGate
+from evo.loggers.reporting import open_report
 from evo.loop import State, evolve
 from evo.measured import EvaluationsAwaited, MeasuredElsewhere, MeasuredFiles
 from evo.mutation import RepliesAwaited
@@ -22,6 +25,7 @@ from evo.result import first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import Search, prepare_search
 from evo.seeds import read_seeds
+from evo.settings import ConfigError
 from evo.stop import StopSearch
 from evo.suites import to_suite
 from fitness.evaluation import Environment
@@ -88,6 +92,8 @@ class MailboxSearch:
 
     def ask(self, count: int | None) -> Waiting:
         """Begin the next generation with that many questions (None: lambda_), or put those under way once more."""
+        if count is not None and self.config.single_shot.questions is not None:
+            raise ConfigError(f"n={count}: a single shot puts all its questions at once; leave n out")
         standstill = self._go_on({}, wanted=count or self.config.evolution.lambda_)
         begun = standstill.gate.count
         if begun and count not in (None, begun) and standstill.gate.wanted is not None:
@@ -112,7 +118,13 @@ class MailboxSearch:
             require_same_settings(self.archive, fixed_settings(self.config, settled))
         search = prepare_search(self.config, settled, self.bank, self.archive, self.folder, self._notes.append)
         answerer = MailboxAnswerer(outbox=self.folder.outbox, replies=replies, given_up=self._given_up())
-        toolbox = search.toolbox(MeasuredElsewhere(measured), self.console, answerer)
+        with open_report(self.config, self.folder, self.archive, self._notes.append) as report:
+            toolbox = search.toolbox(MeasuredElsewhere(measured), self.console, answerer, report)
+            return self._evolve(search, toolbox, measured, wanted)
+
+    def _evolve(
+        self, search: Search, toolbox: base.Toolbox, measured: MeasuredFiles, wanted: int | None
+    ) -> _Standstill:
         usual = self.config.evolution.lambda_
         gate = GenerationGate(archive=self.archive, check=toolbox.stop, usual=usual, wanted=wanted)
         select_parents = toolbox.select_parents

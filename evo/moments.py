@@ -83,6 +83,11 @@ def why_it_failed(history: History, attempt: Attempt) -> str:
     return "" if evaluation is None else evaluation.reason
 
 
+def _suspicion(history: History, attempt: Attempt) -> str:
+    audit = history.audit(attempt.child_id) if attempt.child_id else None
+    return "" if audit is None else "; ".join(audit.why)
+
+
 def _lineage_attempt(history: History, attempt: Attempt) -> LineageAttempt:
     child = attempt.child_id if attempt.outcome is Outcome.CHILD else None
     evaluation = history.evaluation(child) if child else None
@@ -92,6 +97,7 @@ def _lineage_attempt(history: History, attempt: Attempt) -> LineageAttempt:
         status=str(evaluation.status),
         geomean=evaluation.geomean if evaluation.status is Status.PASSED else None,
         parent_geomean=max(map(history.geomean, attempt.parent_ids)) or None,
+        suspicion=_suspicion(history, attempt),
         noise=history.noise(child),
         claim=attempt.claim,
     )

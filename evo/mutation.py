@@ -4,11 +4,12 @@ import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from evo.answerers.answerer import Answerer, AnswererError, Reply, Request
 from evo.answerers.budget import BudgetExhausted
 from evo.answerers.mailbox import ReplyAwaited
-from evo.asking import Asked, Asker
+from evo.asking import Asked
 from evo.history import Attempt, History, Outcome
 from evo.reply import Answer, read_reply
 from evo.reply_records import keep_reply, keep_unanswered, to_reply
@@ -67,6 +68,16 @@ class Conversation:
         return isinstance(self.trouble, UnreadableReply) and not isinstance(self.trouble, NoChange)
 
 
+class Asks(Protocol):
+    """Who chooses questions: an Asker in a search."""
+
+    def ask(self, parents: tuple[Individual, ...], *, number: int, generation: int) -> Asked:
+        """The question about these parents. Raises NoQuestionError."""
+
+    def request(self, asked: Asked, *, attempt: int, reply_error: str = "") -> Request:
+        """What goes to the answerer. Raises PromptError."""
+
+
 class Mutation:
     """Asks, listens, reads. Replies that the archive already holds are used, never paid for twice.
 
@@ -74,7 +85,7 @@ class Mutation:
     """
 
     def __init__(
-        self, *, asker: Asker, answerer: Answerer, archive: Archive, history: History, concurrency: int,
+        self, *, asker: Asks, answerer: Answerer, archive: Archive, history: History, concurrency: int,
         take_in: Callable[[int], None] = lambda _number: None,
     ) -> None:  # fmt: skip
         self._asker = asker

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 import yaml
 
 from evo.added_questions import questions_taken_in
+from evo.audits import judged_evaluations
 from evo.history import History, Outcome
 from evo.judging import question_outcome
 from evo.keeping import recorded_attempts
-from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader
-from population.atomic_file import parse_json
 from population.records import QuestionRecord
 from questions.credit import QuestionStatistics, Tally, statistics_of
 from questions.entry import write_entry
@@ -109,8 +108,8 @@ def _tallies(archive: ArchiveReader) -> dict[str, Tally]:
 
 def _history(archive: ArchiveReader) -> History:
     history = History()
-    for record in archive.evaluations():
-        history.add_evaluation(record.individual_id, Evaluation.from_json(parse_json(record.record)))
+    for name, evaluation in judged_evaluations(archive):
+        history.add_evaluation(name, evaluation)
     return history
 
 

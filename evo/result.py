@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from evo.audits import judged_evaluations, recorded_audits, verdict
+from fitness.audit_record import Audit
 from fitness.evaluation import Environment, Evaluation
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json, strict_json, write_atomically
@@ -21,8 +23,7 @@ def build_result(
     geometric mean after each evaluation, 0.0 until one passed.
     """
     births = {birth.id: birth.birth for birth in archive.births()}
-    evaluations = [(record.individual_id, record.record) for record in archive.evaluations()]
-    judged = [(name, Evaluation.from_json(parse_json(record))) for name, record in evaluations]
+    judged, audits = list(judged_evaluations(archive)), recorded_audits(archive)
     where = judged[0][1].environment if judged else None
     return {
         "schema": SCHEMA,
@@ -34,7 +35,7 @@ def build_result(
         "evaluations": len(judged),
         "stop_reason": stop_reason,
         "seed": _seed(best_of([pair for pair in judged if births[pair[0]] < 0])),
-        "best": _best(best_of(judged)),
+        "best": _best(best_of(judged), audits),
         "history": list(_best_so_far(evaluation for _, evaluation in judged)),
         "failures": _failures(evaluation for _, evaluation in judged),
         "spend": archive.spend_so_far(),
@@ -87,7 +88,7 @@ def _seed(best: tuple[str, Evaluation] | None) -> dict[str, Any] | None:
     return None if best is None else {"id": best[0], "geomean": best[1].geomean}
 
 
-def _best(best: tuple[str, Evaluation] | None) -> dict[str, Any] | None:
+def _best(best: tuple[str, Evaluation] | None, audits: Mapping[str, Audit]) -> dict[str, Any] | None:
     if best is None or best[1].worst is None:
         return None
     name, evaluation = best
@@ -98,6 +99,7 @@ def _best(best: tuple[str, Evaluation] | None) -> dict[str, Any] | None:
         "worst_scenario": worst.scenario,
         "worst_speedup": worst.speedup,
         "speedups": evaluation.speedups,
+        "audit": verdict(audits.get(name)),
     }
 
 

@@ -5,20 +5,24 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
+from deap import base
 from rich.console import Console
 
 from evo.choices import Settled, settle
 from evo.config import Config
 from evo.console import RunConsole
+from evo.loggers.reporting import open_report
 from evo.loop import evolve
 from evo.preflight import refuse_pointless
 from evo.result import evaluation_of, first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
 from evo.signals import orderly_stop
-from evo.stop import StopSearch
+from evo.stop import Interrupted, StopSearch
+from evo.suites import require_timed
 from evo.toolbox import build_bank
 from evo.workbench import open_evaluator
+from fitness.faults import EnvironmentFault
 from fitness.probe import Machine
 from population.archive import Archive, create_archive, open_archive
 from population.run_folder import RunFolder
@@ -37,6 +41,7 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
 
     Raises the errors of a bad environment or configuration before anything is measured.
     """
+    require_timed(config)
     settled = settle(config, machine)
     config = replace(config, seeds=list(settled.seeds))
     refuse_pointless(config, settled)
@@ -53,6 +58,18 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     return Outcome(result=result, exit_code=found if stop.exit_code is None else stop.exit_code)
 
 
+def _crown(toolbox: base.Toolbox, stop: StopSearch, voice: RunConsole) -> None:
+    """Audit the best of a search that has come to its end; what fails is no best."""
+    if stop.exit_code is not None:
+        return
+    try:
+        toolbox.crown()
+    except EnvironmentFault as fault:
+        voice.note(f"the best is not audited: {fault}")
+    except Interrupted as interruption:
+        voice.note(f"the best is not audited: {interruption.reason}")
+
+
 def _search(
     config: Config, settled: Settled, machine: Machine, archive: Archive, folder: RunFolder, voice: RunConsole
 ) -> tuple[StopSearch, dict[str, Any]]:
@@ -60,8 +77,12 @@ def _search(
     require_same_settings(archive, fixed_settings(config, settled))
     search = prepare_search(config, settled, build_bank(config), archive, folder, voice.note)
     began = first_environment(archive)
-    with open_evaluator(config, settled, machine, began=began) as evaluator, voice.live():
-        toolbox = search.toolbox(evaluator, voice)
+    with (
+        open_report(config, folder, archive, voice.note) as report,
+        open_evaluator(config, settled, machine, began=began) as evaluator,
+        voice.live(),
+    ):
+        toolbox = search.toolbox(evaluator, voice, report=report)
         state = search.state()
         if search.checkpoint:
             made = search.memory.tracker.evaluations
@@ -69,4 +90,5 @@ def _search(
             for fault in archive.kernel_faults():
                 voice.note(fault)
         stop = evolve(state, toolbox)
+        _crown(toolbox, stop, voice)
     return stop, search.result(state, stop)

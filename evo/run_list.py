@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from evo.audits import recorded_audits
 from evo.result import is_current, read_result
 from evo.run_settings import recorded_settings
 from evo.stop import is_final
@@ -82,7 +83,8 @@ def _row(run: RunFolder, name: str, now: float) -> RunRow:
 
 
 def _read(run: RunFolder, archive: ArchiveReader, name: str, writer: str | None, age_s: float | None) -> RunRow:
-    best, seed = archive.best_geomeans()
+    refused = [name for name, audit in recorded_audits(archive).items() if audit.failed]
+    best, seed = archive.best_geomeans(without=refused)
     evaluations = archive.evaluation_count()
     generation = newest_generation(run.checkpoints)
     settings = recorded_settings(archive)

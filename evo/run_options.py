@@ -8,6 +8,7 @@ import yaml
 from omegaconf import OmegaConf
 
 from evo.config import Config
+from evo.loggers.reporting import require_logger
 from evo.seeds import read_seeds
 from evo.settings import ConfigError, compose_config, parse_overrides
 from evo.toolbox import build_bank, read_template
@@ -93,6 +94,7 @@ def require_files(config: Config) -> None:
     read_seeds(config.seeds or ())
     read_template(config.style.template)
     build_bank(config)
+    require_logger(config)
 
 
 def _key(override: str) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from enum import Enum
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Any
 
 from evo.choices import Settled
@@ -18,15 +19,19 @@ SETTINGS_EVENT = "settings"
 _SETTINGS_KEY = "run"
 _SHOWN_CHARACTERS = 80  # of a value that differs: a suite's scenarios fill pages
 FREE_SETTINGS = (  # may change from one part of a run to the next; any other change makes another experiment
-    "name", "runs", "resume", "stop", "backend", "baseline", "suite", "evolution.keep_checkpoints",
+    "name", "runs", "resume", "logger", "stop", "backend", "baseline", "suite", "evolution.keep_checkpoints",
     "answerer.concurrency", "answerer.timeout_s", "answerer.max_retries", "answerer.api_key_env", "answerer.base_url",
 )  # fmt: skip
+# Options that runs began without: at these values they are left out, so that such a run can be gone on with.
+_LATER: Mapping[str, Any] = MappingProxyType(
+    {"audit": None, "judge.precision": None, "judge.race": False, "questions.all_styles": False}
+)
 
 
 def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
     """The settings that must stay, flat, as JSON types; what was left to us stands in as it was settled."""
-    flat = dict(_flatten(asdict(config), ""))
-    kept = {key: value for key, value in flat.items() if not _is_free(key)}
+    flat = flatten_settings(config)
+    kept = {key: value for key, value in flat.items() if not _is_free(key) and not _is_as_before(key, value, config)}
     scenarios = [scenario.to_json() for scenario in (*settled.suite.scenarios, *settled.suite.edges)]
     return kept | {
         "backend": settled.backend.value,
@@ -36,6 +41,11 @@ def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
         "suite": settled.suite.name,
         "suite.scenarios": scenarios,
     }
+
+
+def flatten_settings(config: Config) -> dict[str, Any]:
+    """All settings by their dotted keys, as JSON types."""
+    return dict(_flatten(asdict(config), ""))
 
 
 def recorded_settings(archive: ArchiveReader) -> dict[str, Any]:
@@ -71,13 +81,27 @@ def _flatten(node: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
         if isinstance(value, Mapping):
             flat += _flatten(value, f"{key}.")
         else:
-            flat.append((key, value.value if isinstance(value, Enum) else value))
+            flat.append((key, _plain(value)))
     return flat
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return value.value if isinstance(value, Enum) else value
 
 
 def _shown(value: object) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"
+
+
+def _is_as_before(key: str, value: object, config: Config) -> bool:
+    if key.startswith("single_shot."):
+        return config.single_shot.questions is None
+    return key in _LATER and value == _LATER[key]
 
 
 def _is_free(key: str) -> bool:

@@ -13,6 +13,7 @@ from evo.console import RunConsole
 from evo.history import History
 from evo.judging import EvaluatesAll
 from evo.keeping import Keeper, newest_checkpoint
+from evo.loggers.reporting import NO_REPORT, Report
 from evo.loop import State
 from evo.result import build_result
 from evo.run_settings import fingerprint, fixed_settings
@@ -36,9 +37,11 @@ class Search:
     keeper: Keeper
     checkpoint: Checkpoint | None
 
-    def toolbox(self, evaluator: EvaluatesAll, console: RunConsole, answerer: Answerer | None = None) -> base.Toolbox:
+    def toolbox(
+        self, evaluator: EvaluatesAll, console: RunConsole, answerer: Answerer | None = None, report: Report = NO_REPORT
+    ) -> base.Toolbox:
         """The loop's steps; without an answerer the configured one is built. Raises ConfigError or AnswererError."""
-        return build_toolbox(self.config, self.settled, self.memory, evaluator, self.keeper, console, answerer)
+        return build_toolbox(self.config, self.settled, self.memory, evaluator, self.keeper, console, answerer, report)
 
     def state(self) -> State:
         """Where the search stands: as its checkpoint says, or before its beginning. To be called once."""
@@ -53,7 +56,7 @@ class Search:
         """What has come of it, as result.json holds it."""
         summary = {
             "suite": self.settled.suite.name,
-            "style": self.config.style.kind.value,
+            "style": ", ".join(self.config.asked_styles),
             "answerer": self.config.answerer.kind.value,
             "model": self.config.answerer.model,
             "selection": self.config.selection.kind.value,

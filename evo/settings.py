@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from evo.config import AnswererKind, BackendKind, Config
+from evo.config import AnswererKind, BackendKind, Config, SelectionKind
 from evo.data import conf_folder
 
 HYDRA_VERSION = "1.3"  # the version of Hydra whose defaults we rely on
@@ -86,6 +86,20 @@ def each_variant(overrides: Sequence[str]) -> Iterator[list[str]]:
         yield [values[min(row, len(values) - 1)] for values in choices]
 
 
+def experiments_sweep(overrides: Sequence[str]) -> dict[str, str]:
+    """What the named experiment sweeps over by itself (hydra.sweeper.params), by key. Raises ConfigError."""
+    if all(override.get_key_element() != "experiment" for override in parse_overrides(overrides)):
+        return {}
+    words = next(each_variant(overrides))
+    compose_config(words)
+    try:
+        with initialize_config_dir(config_dir=str(conf_folder()), version_base=HYDRA_VERSION):
+            composed = compose(config_name="config", overrides=words, return_hydra_config=True)
+        return {str(key): str(values) for key, values in (composed.hydra.sweeper.params or {}).items()}
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ConfigError(_one_line(error)) from error
+
+
 def check_config(config: Config) -> None:
     """Raise ConfigError for a value out of range: which option, what came, what was expected."""
     for key, value in _walk(config, ""):
@@ -113,6 +127,9 @@ def check_config(config: Config) -> None:
         ("backend.compile_timeout_s", config.backend.compile_timeout_s, 1),
         ("judge.repeats", config.judge.repeats, 1),
         ("judge.warmups", config.judge.warmups, 0),
+        ("judge.precision", config.judge.precision, 0),
+        ("suite.repeats", config.suite.repeats, 1),
+        ("suite.least_repeats", config.suite.least_repeats, 1),
         ("judge.call_timeout_s", config.judge.call_timeout_s, 0.1),
         ("answerer.max_tokens", config.answerer.max_tokens, 1),
         ("answerer.timeout_s", config.answerer.timeout_s, 1),
@@ -122,6 +139,7 @@ def check_config(config: Config) -> None:
         ("answerer.usd_per_million_prompt_tokens", config.answerer.usd_per_million_prompt_tokens, 0),
         ("answerer.usd_per_million_completion_tokens", config.answerer.usd_per_million_completion_tokens, 0),
         ("style.budget_tokens", config.style.budget_tokens, 1000),
+        ("single_shot.questions", config.single_shot.questions, 1),
         ("questions.stall_after", config.questions.stall_after, 1),
         ("questions.noise", config.questions.noise, 0),
         ("questions.big_win", config.questions.big_win, 1),
@@ -140,12 +158,32 @@ def check_config(config: Config) -> None:
     for key, applies, value in needed:
         if applies and not value:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    _check_judging(config)
     if config.answerer.tools and config.answerer.kind is not AnswererKind.openai:
         raise ConfigError(f"answerer.tools=true: {config.answerer.kind.value} calls none; expected answerer=openai")
+    _check_single_shot(config)
     if config.seeds == []:
         raise ConfigError("seeds=[]: expected at least one seed kernel, as in seeds=[tiled]")
     if config.name is not None and (config.name in ("", ".", "..", "None") or "/" in config.name):
         raise ConfigError(f"name={config.name!r}: expected a folder's name, without a slash; null names it by the time")
+
+
+def _check_single_shot(config: Config) -> None:
+    styles = [style.value for style in config.single_shot.styles]
+    if len(styles) < 2 or len(set(styles)) < len(styles):
+        raise ConfigError(f"single_shot.styles=[{','.join(styles)}]: expected two or more styles, each once")
+
+
+def _check_judging(config: Config) -> None:
+    if config.judge.precision is not None and config.judge.precision >= 1:
+        raise ConfigError(f"judge.precision={config.judge.precision}: expected a share below 1, as in 0.01")
+    if config.suite.distributions == []:
+        raise ConfigError("suite.distributions=[]: expected at least one; null takes all")
+    if config.judge.race and config.selection.kind is SelectionKind.lexicase:
+        raise ConfigError(
+            "judge.race=true: a candidate with a low geometric mean may be the best on one scenario, which is what "
+            "selection=lexicase keeps; leave one of the two out"
+        )
 
 
 def _check_key(override: Override) -> None:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from evo.config import StopConfig
 
 _PROVISIONAL = re.compile(
-    r"interrupted by |the answerer gave up: |waiting for |generation \d+ is complete$|the trace ends here$"
+    r"interrupted by |the answerer gave up: |\d+ faults of the environment in a row|waiting for |"
+    r"generation \d+ is complete$|the trace ends here$"
 )
 
 
@@ -30,6 +31,15 @@ class GivenUp(StopSearch):
     """Ends the search because nobody answers any more: a wrong key, a quota that is used up."""
 
     exit_code = 2  # the environment's fault
+
+
+class EnvironmentBroken(StopSearch):
+    """Ends the search because measuring fails again and again, and not by the candidates."""
+
+    exit_code = 2
+
+    def __init__(self, faults: int, last: Exception) -> None:
+        super().__init__(f"{faults} faults of the environment in a row, the last: {last}")
 
 
 class Interrupted(StopSearch):

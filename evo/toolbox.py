@@ -1,5 +1,6 @@
 """Builds a search from its configuration: each step of the loop, with all that it works with."""
 
+import functools
 import os
 import random
 from collections.abc import Callable, Sequence
@@ -15,12 +16,14 @@ from evo.answerers.mailbox import MailboxAnswerer, read_inbox
 from evo.answerers.offline import OfflineAnswerer
 from evo.answerers.replay import ReplayAnswerer
 from evo.asking import Asker, Phrasing
+from evo.auditors import build_auditing
 from evo.choices import Settled
 from evo.config import AnswererKind, Config, SelectionKind
 from evo.console import RunConsole
 from evo.history import History
-from evo.judging import EvaluatesAll, Judging
+from evo.judging import EvaluatesAll, Judging, race_with
 from evo.keeping import Keeper
+from evo.loggers.reporting import NO_REPORT, Report
 from evo.loop import State
 from evo.mutation import Mutation
 from evo.prompt import PromptTemplate, ToolsPart, load_template
@@ -28,6 +31,7 @@ from evo.reply_records import to_reply
 from evo.seeds import read_seeds
 from evo.selection import Lexicase, Selection, Tournament
 from evo.settings import ConfigError
+from evo.single_shot import single_shot
 from evo.stop import StopSearch, check
 from evo.tools.bench import Bench
 from evo.tracking import Tracker
@@ -123,29 +127,35 @@ class Steps:
 
 def build_toolbox(
     config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole,
-    answerer: Answerer | None = None,
+    answerer: Answerer | None = None, report: Report = NO_REPORT,
 ) -> base.Toolbox:  # fmt: skip
     """The loop's steps, registered under the names that it calls them by. Raises ConfigError or AnswererError.
 
     Without an `answerer` the configured one is built.
     """
+    auditing = build_auditing(config, settled, evaluator, memory.archive, memory.history, console.note)
     judging = Judging(
         evaluator=evaluator,
         archive=memory.archive,
         history=memory.history,
         sampler=memory.sampler,
         budget=config.stop.evaluations,
-        on_judged=_telling(memory, console),
+        on_judged=_telling(memory, console, report),
+        auditing=auditing,
+        race=race_with(evaluator, place=config.evolution.mu) if config.judge.race else None,
     )
     bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
     spent_usd = memory.archive.spend_so_far()["cost_usd"]
+    asker = functools.partial(_build_asker, config, settled, memory, bench)
+    shot = single_shot(config, memory.sampler, memory.history, asker, lambda: named_rng(config.rng_seed, "single shot"))
+    added = AddedQuestions(folder=keeper.run.questions, archive=memory.archive, sampler=memory.sampler)
     mutation = Mutation(
-        asker=_build_asker(config, settled, memory, bench),
+        asker=shot or asker(Style(config.style.kind.value)),
         answerer=answerer or build_answerer(config, keeper.run, spent_usd=spent_usd, bench=bench),
         archive=memory.archive,
         history=memory.history,
         concurrency=config.answerer.concurrency,
-        take_in=AddedQuestions(folder=keeper.run.questions, archive=memory.archive, sampler=memory.sampler).take_in,
+        take_in=(lambda _number: None) if shot else added.take_in,  # a shot's questions are fixed beforehand
     )
     steps = Steps(
         config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console
@@ -153,31 +163,33 @@ def build_toolbox(
     toolbox = base.Toolbox()
     toolbox.register("stop", steps.stop)
     toolbox.register("sow", steps.sow)
-    toolbox.register("select_parents", steps.select_parents)
+    toolbox.register("select_parents", (shot or steps).select_parents)
     toolbox.register("vary", mutation.vary)
     toolbox.register("evaluate", judging.evaluate)
     toolbox.register("next_birth", steps.next_birth)
     toolbox.register("select_survivors", steps.select_survivors)
     toolbox.register("record", steps.record)
     toolbox.register("checkpoint", keeper.save)
+    toolbox.register("crown", auditing.crown if auditing else lambda: None)
     return toolbox
 
 
-def _telling(memory: Memory, console: RunConsole) -> Callable[[Individual, Evaluation], None]:
-    """Counts each evaluation and tells a person of it."""
+def _telling(memory: Memory, console: RunConsole, report: Report) -> Callable[[Individual, Evaluation], None]:
+    """Counts each evaluation, and tells a person and a logger of it."""
 
     def on_judged(individual: Individual, evaluation: Evaluation) -> None:
         memory.tracker.judged(evaluation)
         asked = memory.history.attempt_of(individual.id)
         gain = memory.history.gain(asked) if asked else None
         console.judged(individual.id, evaluation, memory.tracker, asked, gain)
+        report.judged(evaluation, memory.history, memory.tracker)
 
     return on_judged
 
 
-def _build_asker(config: Config, settled: Settled, memory: Memory, bench: Bench | None) -> Asker:
+def _build_asker(config: Config, settled: Settled, memory: Memory, bench: Bench | None, style: Style) -> Asker:
     phrasing = Phrasing(
-        style=Style(config.style.kind.value),
+        style=style,
         template=read_template(config.style.template),
         budget_tokens=config.style.budget_tokens,
         device=settled.device,
@@ -202,7 +214,7 @@ def build_sampler(config: Config, bank: Bank) -> QuestionSampler:
     return QuestionSampler(
         bank,
         named_rng(config.rng_seed, "questions"),
-        styles=(Style(config.style.kind.value),),
+        styles=tuple(Style) if config.questions.all_styles else (Style(config.style.kind.value),),
         mode=SamplingMode(config.questions.sampling.value),
     )
 

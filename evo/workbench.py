@@ -2,14 +2,14 @@
 
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 
 from evo.choices import Settled
 from evo.config import BackendKind, Config
-from evo.data import include_folder
+from evo.data import cache_folder, include_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
 from evo.seeds import shipped_sources
@@ -28,6 +28,7 @@ from fitness.compiler import Compiler, NvrtcCompiler
 from fitness.evaluation import Environment
 from fitness.evaluator import Evaluator, Target
 from fitness.faults import EnvironmentFault
+from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import same_but_for_knobs
 from fitness.probe import Gpu, Machine
@@ -39,8 +40,8 @@ _HOST_MEMORY = 8 * _GIB  # of address space beyond torch's own: the reference of
 _COMPILER_MEMORY = 4 * _GIB
 _CACHE_BYTES = 2 * _GIB
 _HOST_SM_COUNT = 1  # a processor has no multiprocessors; launch expressions may name them all the same
-_HOST_JUDGE = JudgeSettings(warmups=1, repeats=5, least_repeats=3, scenario_budget_s=2.0)
-_GPU_JUDGE = JudgeSettings(warmups=2, repeats=11, least_repeats=5, scenario_budget_s=2.0)
+_HOST_JUDGE = JudgeSettings(warmups=1, repeats=5, least_repeats=3, precision=0.02, scenario_budget_s=2.0)
+_GPU_JUDGE = JudgeSettings(warmups=2, repeats=25, least_repeats=7, precision=0.003, scenario_budget_s=2.0)
 
 
 @contextmanager
@@ -102,15 +103,18 @@ def _recorded(path: Path, suite: str) -> RecordedEvaluator:
 
 
 def judge_settings(config: Config, backend: BackendKind) -> JudgeSettings:
-    """The judge's settings for a backend, with what the configuration sets itself."""
-    base = _GPU_JUDGE if backend is BackendKind.cuda else _HOST_JUDGE
-    repeats = base.repeats if config.judge.repeats is None else config.judge.repeats
+    """The judge's settings for a backend, with what the suite and above it the command line set themselves."""
+    base, suite, judge = _GPU_JUDGE if backend is BackendKind.cuda else _HOST_JUDGE, config.suite, config.judge
+    repeats = judge.repeats or suite.repeats or base.repeats
+    distributions = [Distribution[each.name.upper()] for each in suite.distributions or ()]
     return replace(
         base,
+        distributions=tuple(distributions) or base.distributions,
         repeats=repeats,
-        least_repeats=min(base.least_repeats, repeats),
-        warmups=base.warmups if config.judge.warmups is None else config.judge.warmups,
-        call_timeout_s=config.judge.call_timeout_s,
+        least_repeats=min(suite.least_repeats or base.least_repeats, repeats),
+        precision=base.precision if judge.precision is None else judge.precision,
+        warmups=base.warmups if judge.warmups is None else judge.warmups,
+        call_timeout_s=judge.call_timeout_s,
     )
 
 
@@ -148,14 +152,6 @@ def _compiler(config: Config, settled: Settled) -> Compiler:
     )
 
 
-def cache_folder(configured: str | None, environment: Mapping[str, str]) -> Path:
-    """Where builds are kept: as configured, else where the XDG base directory specification puts a user's caches."""
-    if configured:
-        return Path(configured).expanduser()
-    caches = Path(environment.get("XDG_CACHE_HOME", ""))
-    return (caches if caches.is_absolute() else Path.home() / ".cache") / "question-evo"
-
-
 def _processes(config: Config) -> int:
     return config.backend.compile_processes or os.cpu_count() or 1
 
@@ -166,9 +162,8 @@ def _target(gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
         return Target(
             names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True, roof=roof
         )
-    names = frozenset({"portable", "sm_80", gpu.arch} if gpu.capability >= (8, 0) else {"portable"})
     return Target(
-        names=names, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
+        names=gpu.targets, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof
     )
 
 

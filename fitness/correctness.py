@@ -8,6 +8,7 @@ the way to the host and back took half the time of all checks.)
 
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -37,22 +38,20 @@ def check_suite(
     be run, writes to its inputs or outside its outputs.
     """
     edges, scenarios = (sorted(plans, key=lambda each: each.scenario.flops) for plans in (plan.edges, plan.scenarios))
+    called_twice: set[Build] = set()
     for which in (slice(0, 1), slice(1, None)):
         for each in (*edges, *scenarios):
-            if distributions := settings.distributions_for(each.scenario.seqlen_k)[which]:
-                for check in _check_on(distributions, each, binaries, backend, rng, watch):
-                    yield check
-                    if not check.passed:
-                        return
-
-
-def _check_on(
-    distributions: tuple[Distribution, ...], plan: ScenarioPlan, binaries: Mapping[Build, Path], backend: Backend,
-    rng: random.Random, watch: Watch,
-) -> Iterator[ScenarioCheck]:  # fmt: skip
-    bound = bind_watched(plan, binaries, backend, watch)
-    for distribution in distributions:
-        yield _check(plan, bound, distribution, rng.getrandbits(SEED_BITS), watch)
+            if not (distributions := settings.distributions_for(each.scenario.seqlen_k)[which]):
+                continue
+            twice = each.build not in called_twice and each not in edges
+            called_twice.update([each.build] if twice else [])
+            bound = bind_watched(each, binaries, backend, watch)
+            for place, distribution in enumerate(distributions):
+                seed = rng.getrandbits(SEED_BITS)
+                check = _check(each, bound, distribution, seed, watch, twice=twice and place == 0)
+                yield check
+                if not check.passed:
+                    return
 
 
 def bind_watched(plan: ScenarioPlan, binaries: Mapping[Build, Path], backend: Backend, watch: Watch) -> Bound:
@@ -62,17 +61,47 @@ def bind_watched(plan: ScenarioPlan, binaries: Mapping[Build, Path], backend: Ba
 
 
 def _check(
-    plan: ScenarioPlan, bound: Bound, distribution: Distribution, input_seed: int, watch: Watch
+    plan: ScenarioPlan, bound: Bound, distribution: Distribution, input_seed: int, watch: Watch, *, twice: bool
 ) -> ScenarioCheck:
+    """The verdict on a call, or on `twice` of them, whose bits are compared; where they differ, each is judged.
+
+    Two right calls may differ, where sums are taken in another order. But a race may show, or a trace of the first.
+    """
     scenario = plan.scenario
     draw_inputs(distribution, input_seed, bound.tensors.q, bound.tensors.k, bound.tensors.v)
-    bound.poison()
-    with watch.candidate(f"running the candidate on {scenario.name}, {distribution} inputs"):
-        bound.replay.run()
+    outputs = []
+    for again in ("", "again ") if twice else ("",):
+        bound.poison()
+        with watch.candidate(f"running the candidate {again}on {scenario.name}, {distribution} inputs"):
+            bound.replay.run()
+        outputs += [_Output.of(bound.tensors)] if twice else []
     case = Case(scenario=scenario.name, distribution=distribution, stage="correctness", input_seed=input_seed)
     check = judge_output(bound, scenario, distribution, case)
+    if twice:
+        check = replace(check, deterministic=outputs[0] == outputs[1])
+        if check.passed and not check.deterministic:
+            outputs[0].put_into(bound.tensors)
+            check = replace(judge_output(bound, scenario, distribution, case), deterministic=False)
     watch.harness(f"checked {scenario.name}, {distribution} inputs", check)
     return check
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Output:
+    """What a call gave, bit by bit, in the host's memory: on the device the next call could find it."""
+
+    o: bytes
+    lse: bytes
+
+    @classmethod
+    def of(cls, tensors: Tensors) -> "_Output":
+        o, lse = (tensor.view(torch.uint8).cpu().numpy().tobytes() for tensor in (tensors.o, tensors.lse))
+        return cls(o=o, lse=lse)
+
+    def put_into(self, tensors: Tensors) -> None:
+        for kept, tensor in ((self.o, tensors.o), (self.lse, tensors.lse)):
+            found = torch.frombuffer(bytearray(kept), dtype=tensor.dtype)
+            tensor.copy_(found.view(tensor.shape))
 
 
 def judge_output(bound: Bound, scenario: Scenario, distribution: Distribution, case: Case) -> ScenarioCheck:

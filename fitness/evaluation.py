@@ -1,7 +1,7 @@
 """What is known of a candidate once it has been judged: the full record, of which fitness is one number."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, is_dataclass
 from enum import StrEnum
 from typing import Any
@@ -61,6 +61,7 @@ class ScenarioCheck:
     lse_max_bound: float
     row_error: float | None = None  # relative RMS of the output row that stands worst to its bound
     row_error_bound: float | None = None
+    deterministic: bool | None = None  # a second call on the same inputs gave the same bits; None where none was made
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,9 +124,12 @@ class Evaluation:
     compile_s: float = 0.0
     check_s: float = 0.0
     time_s: float = 0.0
+    deterministic: bool | None = None  # of all its builds; None where none was called twice. No fault by itself
+    timed: bool = True  # False for a suite that is checked and never timed: to pass there is no score
 
     def __post_init__(self) -> None:
-        if (self.status is Status.PASSED) != (self.geomean is not None):
+        scored = self.status is Status.PASSED and (self.timed or bool(self.timings))
+        if scored != (self.geomean is not None):
             raise ValueError(f"evaluation: {self.status} with geomean {self.geomean}")
         if self.geomean is not None and (type(self.geomean) is not float or not 0 < self.geomean < math.inf):
             raise ValueError(f"evaluation: geomean is {self.geomean!r}; expected a positive finite float")
@@ -144,7 +148,7 @@ class Evaluation:
     @property
     def worst(self) -> ScenarioTiming | None:
         """The scenario with the least speedup; None unless PASSED."""
-        if self.status is not Status.PASSED:
+        if self.status is not Status.PASSED or not self.timings:
             return None
         return min(self.timings, key=lambda timing: timing.speedup)
 
@@ -164,6 +168,12 @@ class Evaluation:
         fields["checks"] = tuple(ScenarioCheck(**check) for check in fields["checks"])
         fields["timings"] = tuple(_timing(timing) for timing in fields["timings"])
         return cls(**fields)
+
+
+def always_deterministic(checks: Iterable[ScenarioCheck]) -> bool | None:
+    """Whether every second call gave the bits of the first; None where there was none."""
+    told = [check.deterministic for check in checks if check.deterministic is not None]
+    return all(told) if told else None
 
 
 def _plain(value: object) -> object:

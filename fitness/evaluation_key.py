@@ -17,12 +17,13 @@ def source_sha256(source: str) -> str:
 
 def evaluation_key(
     *, source: str, contract: int, compiler: str, flags: Sequence[str], suite: Suite, environment: Environment,
-    settings: JudgeSettings,
+    settings: JudgeSettings, bar: float | None = None,
 ) -> str:  # fmt: skip
     """The hex digest of everything that a measurement depends on.
 
     `compiler` is its exact version. The driver is left out of the environment: a record notes it, but an update does
-    not make all records stale.
+    not make all records stale. `bar` is given for a candidate that stopped early, and only then: it fell short of that
+    very bar, and may clear a lower one; a complete measurement depends on no bar.
     """
     depends_on = {
         "source": source_sha256(source),
@@ -31,5 +32,5 @@ def evaluation_key(
         "suite": [[scenario.to_json() for scenario in part] for part in (suite.scenarios, suite.edges)],
         "environment": {name: value for name, value in asdict(environment).items() if name != "driver"},
         "settings": asdict(settings),
-    }
+    } | ({} if bar is None else {"bar": bar})
     return hashlib.sha256(json.dumps(depends_on, sort_keys=True).encode()).hexdigest()

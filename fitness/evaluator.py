@@ -1,5 +1,6 @@
 """From source text to Evaluation: the order of the stages, and what stands in the record when one of them fails."""
 
+import copy
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +11,7 @@ from typing import Protocol
 from fitness.compile_log import foretells_collapse
 from fitness.compiler import CompiledBuild, Compiler, require_kernels
 from fitness.correctness import SEED_BITS
-from fitness.evaluation import Environment, Evaluation, ScenarioTiming, Status
+from fitness.evaluation import Environment, Evaluation, ScenarioTiming, Status, always_deterministic
 from fitness.evaluation_key import evaluation_key, source_sha256
 from fitness.faults import CandidateFault
 from fitness.judge_settings import JudgeSettings
@@ -18,6 +19,7 @@ from fitness.manifest import CONTRACT, read_manifest
 from fitness.measure import Job, Measured
 from fitness.plan import SuitePlan
 from fitness.planner import plan_suite
+from fitness.race import Bar
 from fitness.roof import Roof
 from fitness.rules import check_rules
 from fitness.scenario import Suite
@@ -76,17 +78,51 @@ class Evaluator:
         self._may_run = may_run
         self._compile_threads = compile_threads
         self._rng = rng or random.SystemRandom()
+        self._bar: Bar | None = None
 
-    def key(self, source: str) -> str:
-        """The key that this source's evaluation has here."""
+    def against(self, bar: Bar | None) -> "Evaluator":
+        """The same evaluator, ending the timing of a candidate once it can no longer reach the bar."""
+        racing = copy.copy(self)
+        racing._bar = bar
+        return racing
+
+    def on(self, suite: Suite, settings: JudgeSettings) -> "Evaluator":
+        """The same evaluator for another suite, at other settings."""
+        other = copy.copy(self)
+        other._suite, other._settings = suite, settings
+        return other
+
+    @property
+    def suite(self) -> Suite:
+        """What candidates are judged on."""
+        return self._suite
+
+    @property
+    def target(self) -> Target:
+        """What candidates are judged for."""
+        return self._target
+
+    @property
+    def worker(self) -> Measurer:
+        """What runs them."""
+        return self._worker
+
+    @property
+    def settings(self) -> JudgeSettings:
+        """How they are judged."""
+        return self._settings
+
+    def key(self, source: str, *, stopped_early: bool = False) -> str:
+        """The key that this source's evaluation has here; one that stopped early is good for this bar alone."""
         return evaluation_key(
             source=source, contract=CONTRACT, compiler=self._compiler.version, flags=self._compiler.flags,
             suite=self._suite, environment=self._target.environment, settings=self._settings,
+            bar=self._bar.geomean if self._bar and stopped_early else None,
         )  # fmt: skip
 
     def evaluate(self, source: str) -> Evaluation:
         """The record of one candidate. Raises EnvironmentFault where something else than the candidate is at fault."""
-        return self._measure(self.compile(source))
+        return self.measure(self.compile(source))
 
     def evaluate_all(
         self, sources: Sequence[str], on_done: Callable[[int, Evaluation], None] | None = None
@@ -101,7 +137,7 @@ class Evaluator:
             futures = [threads.submit(self.compile, source) for source in sources]
             try:
                 for index, compiled in self._in_measuring_order(futures):
-                    done[index] = self._measure(compiled)
+                    done[index] = self.measure(compiled)
                     if on_done is not None:
                         on_done(index, done[index])
             finally:
@@ -157,13 +193,13 @@ class Evaluator:
             )
         return plan_suite(manifest, self._suite, self._target.sm_count)
 
-    def _measure(self, candidate: Evaluation | Compiled) -> Evaluation:
-        """measure → score; what was refused before has its record already."""
+    def measure(self, candidate: Evaluation | Compiled) -> Evaluation:
+        """measure → score; what was refused before has its record already. Raises EnvironmentFault."""
         if isinstance(candidate, Evaluation):
             return candidate
         job = Job(
             plan=candidate.plan, binaries={build.build: build.binary for build in candidate.builds},
-            settings=self._settings, rng_seed=self._rng.getrandbits(SEED_BITS),
+            settings=self._settings, rng_seed=self._rng.getrandbits(SEED_BITS), bar=self._bar,
         )  # fmt: skip
         measured = self._worker.measure(job)
         return self._record(candidate.source, candidate.builds, measured, compile_s=candidate.compile_s)
@@ -172,16 +208,19 @@ class Evaluator:
         self, source: str, builds: Sequence[CompiledBuild], measured: Measured, *, compile_s: float
     ) -> Evaluation:
         score = None
-        if measured.status is Status.PASSED:
+        if measured.status is Status.PASSED and self._suite.scenarios:
             score = score_suite(measured.timings, self._suite, self._settings.bootstrap_draws)
         return Evaluation(
-            key=self.key(source), source_sha256=source_sha256(source), suite=self._suite.name,
+            key=self.key(source, stopped_early=measured.status is Status.STOPPED_EARLY),
+            source_sha256=source_sha256(source), suite=self._suite.name,
             status=measured.status, reason=measured.reason, environment=self._target.environment,
             builds=tuple(build.report for build in builds), checks=measured.checks,
             timings=self._under_roof(measured.timings),
             geomean=score.geomean if score else None,
             geomean_low=score.interval.low if score else None, geomean_high=score.interval.high if score else None,
             compile_s=compile_s, check_s=measured.check_s, time_s=measured.time_s,
+            deterministic=always_deterministic(measured.checks),
+            timed=bool(self._suite.scenarios),
         )  # fmt: skip
 
     def _under_roof(self, timings: Sequence[ScenarioTiming]) -> tuple[ScenarioTiming, ...]:

@@ -4,7 +4,7 @@ With eps the spacing of the element type at 1 (2^-7 for bf16, 2^-10 for fp16), p
 type, and every error taken against the float32 reference:
 
     largest   max|o - ref| <= 2 max|pt - ref| + 2 ulp(max|ref|)     (both sides of the difference in the element type)
-    relative  |o - ref| / |ref| <= 1.5 |pt - ref| / |ref| + 3/4 eps                       (root mean square, all of o)
+    relative  |o - ref| / |ref| <= 0.55 eps + eps / rows                                  (root mean square, all of o)
     mean      mean|o - ref| <= 1.5 mean|pt - ref| + 3/4 eps mean|ref|
     row       |o_r - ref_r| / |ref_r| <= |pt_r - ref_r| / |ref_r| + eps                   (one query of one head)
     lse       max|lse - ref| <= 3/4 eps + 2^-16 max|lse|, and -inf at the same places
@@ -16,6 +16,12 @@ row rule is what a fault in one place meets: a wrong last row, tile or head is d
 a row has no more than head_dim elements to dilute it in. A right kernel rounds the probabilities and the result once
 each, which costs a row at most eps / 2 each; of 55 000 right outputs the worst reached 0.83 of a bound. Probabilities
 in fp8 cost every row 3 eps in bf16. Sums of rounded probabilities shift lse by up to eps / 2.
+
+The bound on all of o knows nothing of pt, whose scores are rounded too: where they are large that costs tens of
+percent. Rounding to nearest costs a number 0.21 eps (root mean square), so that a right kernel is at most 0.3 eps off:
+0.21 for the probabilities, 0.21 for the result. The bound is not quite twice that. It leaves room for probabilities
+under a fixed reference, which may all be rounded alike, by up to eps / 2; eps / rows is for outputs of few rows. What
+it catches: docs/trust.md.
 """
 
 import math
@@ -29,7 +35,7 @@ from fitness.evaluation import ScenarioCheck
 from fitness.reference import Reference
 
 LARGEST_PT, LARGEST_ULPS = 2.0, 2.0
-RELATIVE_PT, RELATIVE_EPS = 1.5, 0.75
+RELATIVE_EPS, RELATIVE_ROW_EPS = 0.55, 1.0
 MEAN_PT, MEAN_EPS = 1.5, 0.75
 ROW_PT, ROW_EPS = 1.0, 1.0
 LSE_EPS, LSE_RELATIVE = 0.75, 2.0**-16
@@ -73,7 +79,7 @@ def judge(o: torch.Tensor, lse: torch.Tensor, reference: Reference, case: Case) 
     error, pt_error = o.float() - reference.o, reference.low_precision_o.float() - reference.o
     eps = torch.finfo(o.dtype).eps
     largest = _largest(o, reference, eps)
-    relative = _relative(error, pt_error, reference, eps)
+    relative = _relative(error, reference, eps)
     mean = _mean(error, pt_error, reference, eps)
     row = _row(error, pt_error, reference, eps)
     lse_largest = _lse(lse, reference, eps)
@@ -103,11 +109,11 @@ def _largest(o: torch.Tensor, reference: Reference, eps: float) -> _Finding:
     )  # fmt: skip
 
 
-def _relative(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Finding:
+def _relative(error: torch.Tensor, reference: Reference, eps: float) -> _Finding:
     # In float64: 10^8 squares do not add up in float32.
-    norms = [torch.linalg.vector_norm(each, dtype=torch.float64) for each in (error, pt_error, reference.o)]
-    found, pt = (float(_ratio(norm, norms[-1])) for norm in norms[:2])
-    return _Finding(what="o: relative RMS error", error=_finite(found), bound=RELATIVE_PT * pt + RELATIVE_EPS * eps)
+    found, norm = (torch.linalg.vector_norm(each, dtype=torch.float64) for each in (error, reference.o))
+    bound = (RELATIVE_EPS + RELATIVE_ROW_EPS / reference.lse.numel()) * eps
+    return _Finding(what="o: relative RMS error", error=_finite(float(_ratio(found, norm))), bound=bound)
 
 
 def _mean(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Finding:

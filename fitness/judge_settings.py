@@ -12,10 +12,10 @@ class JudgeSettings:
     distributions: tuple[Distribution, ...] = tuple(Distribution)  # of the inputs of every scenario and edge
     long_seqlen_k: int = 16384  # from this many keys on a reference is dear: the first distribution alone
     warmups: int = 2  # calls of each side before the timed ones
-    repeats: int = 20  # timed calls of each side
+    repeats: int = 20  # timed calls of each side, at most
     least_repeats: int = 5  # these are made even where the time is up
     scenario_budget_s: float = 5.0  # wall-clock time after which a scenario gets no further repeats
-    stop_below_speedup: float = 0.0  # a scenario slower than this ends the evaluation as STOPPED_EARLY; 0: never
+    precision: float = 0.0  # no more repeats once half the speedup's 95 % interval is below this share; 0: all of them
     bootstrap_draws: int = 2000
     call_timeout_s: float = 10.0  # for one call of the candidate, and for loading it
     harness_timeout_s: float = 300.0  # for one step of our own: a reference, the baseline's compilation
@@ -30,6 +30,8 @@ class JudgeSettings:
             )
         if not (self.call_timeout_s > 0 and self.harness_timeout_s > 0 and self.scenario_budget_s >= 0):
             raise ValueError("judge: time limits must be positive numbers of seconds")
+        if not 0 <= self.precision < 1:
+            raise ValueError(f"judge: precision {self.precision}; expected a share of at least 0 and below 1")
         if self.bootstrap_draws < 1:
             raise ValueError(f"judge: {self.bootstrap_draws} bootstrap draws; expected at least 1")
 

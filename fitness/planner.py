@@ -66,6 +66,9 @@ class _Planner:
 
     def builds(self, suite: Suite) -> tuple[Build, ...]:
         edges = tuple(edge for edge in suite.edges if self.supports(edge))
+        if not (suite.scenarios or edges):
+            least = f"none of the {len(suite.edges)} shapes of {suite.name} lies within supports"
+            raise CandidateFault(Status.UNSUPPORTED, f"{least} = {self._manifest.supports!r}")
         builds = tuple(dict.fromkeys(self._named_build(scenario) for scenario in (*suite.scenarios, *edges)))
         if len(builds) > MAX_BUILDS:
             raise _invalid(f"suite {suite.name} needs {len(builds)} builds; at most {MAX_BUILDS} are allowed")

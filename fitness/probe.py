@@ -37,6 +37,11 @@ class Gpu:
         major, minor = self.capability
         return f"sm_{major}{minor}" + ("a" if major >= 9 else "")
 
+    @property
+    def targets(self) -> frozenset[str]:
+        """The manifest targets that run on it."""
+        return frozenset({"portable", "sm_80", self.arch} if self.capability >= (8, 0) else {"portable"})
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
@@ -101,7 +106,7 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
     if ctypes.util.find_library("cuda") is None and not Path("/dev/nvidia0").exists():
         return (), ""
     try:
-        found = [_gpu(index) for index in range(torch.cuda.device_count())]
+        found = [gpu_at(index) for index in range(torch.cuda.device_count())]
     except RuntimeError as error:  # a driver too old for this torch, a device that fell off the bus
         return (), str(error).splitlines()[0]
     if not found and Path("/dev/nvidia0").exists():
@@ -110,7 +115,8 @@ def _gpus() -> tuple[tuple[Gpu, ...], str]:
     return tuple(found), ""
 
 
-def _gpu(index: int) -> Gpu:
+def gpu_at(index: int) -> Gpu:
+    """The GPU of that index, which is there; initialises CUDA in this process."""
     import torch
 
     properties = torch.cuda.get_device_properties(index)

@@ -47,6 +47,7 @@ _ASSEMBLY = re.compile(r"_*asm_*")
 # What could place a variable where the host compiler's check of writable data does not look, or name the runtime's own.
 _HOST_ESCAPES = re.compile(
     r"evo|EVO_RUN\w*|runtime|dynamic_shared|gnu|__attribute(?:__)?|optind|opterr|optopt|environ|errno"
+    r"|mmap|mprotect|munmap|madvise|snprintf|sysconf|dl_iterate_phdr|__tls_get_addr|evo_\w+|(?:get|make|swap)context"
 )
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*([A-Za-z_]\w*)?(.*)", re.ASCII)

@@ -94,16 +94,19 @@ class Scenario:
 
 @dataclass(frozen=True, kw_only=True)
 class Suite:
-    """The scenarios that a candidate is timed on; `edges` are checked for correctness too, and never timed."""
+    """The scenarios that a candidate is timed on; `edges` are checked for correctness too, and never timed.
+
+    A suite of edges alone gives a verdict and no score. Raises ValueError for one without any shape, or one twice.
+    """
 
     name: str
     scenarios: tuple[Scenario, ...]
     edges: tuple[Scenario, ...] = ()
 
     def __post_init__(self) -> None:
-        if not self.scenarios:
+        if not (self.scenarios or self.edges):
             raise ValueError(f"suite {self.name}: it has no scenarios")
-        names = [scenario.name for scenario in self.scenarios]
+        names = [scenario.name for scenario in self.scenarios or self.edges]
         if len(set(names)) != len(names):
             twice = sorted({name for name in names if names.count(name) > 1})
             raise ValueError(f"suite {self.name}: listed twice: {', '.join(twice)}")

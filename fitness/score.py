@@ -11,6 +11,7 @@ from fitness.evaluation import ScenarioTiming
 from fitness.scenario import Suite
 
 _TAILS = (0.025, 0.975)
+_DRAWS_ON_THE_WAY = 200  # to see whether an interval is narrow yet; the one that is recorded is drawn anew
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +63,14 @@ def speedup_interval(
 ) -> Interval:
     """Where median(baseline) / median(candidate) lies when the pairs of calls are drawn anew, with replacement."""
     return _interval(_resampled_log_speedups(candidate_ms, baseline_ms, draws, rng))
+
+
+def precise_enough(candidate_ms: Sequence[float], baseline_ms: Sequence[float], half_width: float) -> bool:
+    """Whether half the interval of the speedup is below this share of it; never for 0, nor from fewer than 3 calls."""
+    if half_width <= 0 or len(candidate_ms) < 3:
+        return False
+    found = speedup_interval(candidate_ms, baseline_ms, _DRAWS_ON_THE_WAY, np.random.default_rng(len(candidate_ms)))
+    return math.log(found.high / found.low) / 2 < half_width
 
 
 def _resampled_log_speedups(

@@ -13,12 +13,15 @@ from multiprocessing.connection import Connection
 from types import TracebackType
 from typing import Self
 
-from fitness.backends.backend import Backend, Baseline
+from fitness.backends.backend import Backend
 from fitness.backends.host import HostBackend
+from fitness.baselines.fastest import FastestSetting
 from fitness.baselines.selection import build_baseline, check_baseline
 from fitness.evaluation import Status
+from fitness.examination import Examination, Examined, examine
 from fitness.faults import EnvironmentFault
 from fitness.measure import Job, Measured, measure
+from fitness.memory_faults import out_of_memory
 from fitness.process import Done, KillableProcess, ProcessDied, ProcessFailure, ProcessTimeout, Progress
 from fitness.process_limits import ProcessLimits
 from fitness.roof import Roof, measure_roof
@@ -58,7 +61,7 @@ class DeviceSide:
     """What lives in the worker's process."""
 
     backend: Backend
-    baseline: Baseline
+    baseline: FastestSetting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +121,19 @@ class Worker:
             self._process.close()
         return measured
 
+    def examine(self, job: Examination) -> Examined:
+        """What an audit measures, up to the candidate's first fault. Raises EnvironmentFault for any other."""
+        steps: list[Step] = []
+        try:
+            examined = self._ask(job, lambda step: steps.append(step) if isinstance(step, Step) else None)
+        except ProcessFailure as failure:
+            return Examined(scaled_ms={}, fault=self._blame(failure, steps, job).reason)
+        if not isinstance(examined, Examined):
+            raise TypeError(f"the worker answered {examined!r} when asked to examine")
+        if self._shares_memory or examined.fault:
+            self._process.close()
+        return examined
+
     def close(self) -> None:
         """End the process."""
         self._process.close()
@@ -130,14 +146,14 @@ class Worker:
     ) -> None:
         self.close()
 
-    def _ask(self, request: Job | Suite, on_progress: Callable[[object], None]) -> object:
+    def _ask(self, request: Job | Examination | Suite, on_progress: Callable[[object], None]) -> object:
         reply = self._process.request(request, deadline_s=_START_S, on_progress=on_progress)
         if isinstance(reply, EnvironmentFault):
             self._process.close()
             raise reply
         return reply
 
-    def _blame(self, failure: ProcessFailure, steps: Sequence[Step], job: Job) -> Measured:
+    def _blame(self, failure: ProcessFailure, steps: Sequence[Step], job: Job | Examination) -> Measured:
         """What a death says of the candidate. Raises EnvironmentFault where it says nothing."""
         activity = steps[-1].activity if steps else "preparing the device and the baseline"
         checks = tuple(step.check for step in steps if step.check)
@@ -157,7 +173,8 @@ class Worker:
 
 def open_side(settings: WorkerSettings) -> DeviceSide:
     """The backend and the baseline of the settings. Raises EnvironmentFault where one of them is not to be had."""
-    return DeviceSide(backend=_build_backend(settings), baseline=build_baseline(settings.baseline))
+    backend = _build_backend(settings)
+    return DeviceSide(backend=backend, baseline=FastestSetting(build_baseline(settings.baseline), backend))
 
 
 def open_worker(settings: WorkerSettings) -> Worker:
@@ -192,15 +209,19 @@ def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
             reply = _answer(request, side, connection)
         except EnvironmentFault as fault:
             reply = fault
-        except Exception:  # noqa: BLE001  # the worker's edge: whatever broke, the parent must hear of it
-            reply = WorkerBroken(f"the worker broke, and not by the candidate:\n{traceback.format_exc()}")
+        except Exception as error:  # noqa: BLE001  # the worker's edge: whatever broke, the parent must hear of it
+            broken = WorkerBroken(f"the worker broke, and not by the candidate:\n{traceback.format_exc()}")
+            reply = out_of_memory(error, request) or broken
         connection.send(Done(reply))
 
 
-def _answer(request: Job | Suite, side: DeviceSide, connection: Connection) -> object:
+def _answer(request: Job | Examination | Suite, side: DeviceSide, connection: Connection) -> object:
     if isinstance(request, Suite):
-        check_baseline(side.baseline, request)
+        baseline = side.baseline.baseline
+        check_baseline(baseline, request)
         roof = measure_roof(side.backend.device)
-        return BaselineFacts(name=side.baseline.name, version=side.baseline.version, roof=roof)
+        return BaselineFacts(name=baseline.name, version=baseline.version, roof=roof)
     watch = Watch(lambda step, deadline_s: connection.send(Progress(step, deadline_s)), request.settings)
+    if isinstance(request, Examination):
+        return examine(request, side.backend, side.baseline, watch)
     return measure(request, side.backend, side.baseline, watch)

@@ -3,7 +3,7 @@
 import json
 import logging
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
 from population.archive_schema import (
@@ -119,10 +119,14 @@ class ArchiveReader:
         """How many evaluations are recorded."""
         return sum(self.statuses().values())
 
-    def best_geomeans(self) -> tuple[float | None, float | None]:
-        """The greatest geomean of all, and that of the seeds; each None where nothing of them passed."""
-        seeds = "individual_id IN (SELECT id FROM candidates WHERE birth < 0)"
-        row = self._query(f"SELECT max(geomean), max(geomean) FILTER (WHERE {seeds}) FROM evaluations", {})[0]  # noqa: S608
+    def best_geomeans(self, without: Collection[str] = ()) -> tuple[float | None, float | None]:
+        """The greatest geomean of all but these individuals, and that of the seeds; each None where nothing passed."""
+        row = self._query(
+            "SELECT max(geomean), "
+            "max(geomean) FILTER (WHERE individual_id IN (SELECT id FROM candidates WHERE birth < 0)) "
+            "FROM evaluations WHERE individual_id NOT IN (SELECT value FROM json_each(:without))",
+            {"without": json.dumps(list(without))},
+        )[0]
         return row[0], row[1]
 
     def statuses(self) -> dict[str, int]:

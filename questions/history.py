@@ -25,6 +25,7 @@ class Attempt:
     geomean: float | None = None  # speedup against the baseline; only where PASSED
     parent_geomean: float | None = None
     noise: float = 0.0  # half the 95 % interval of the geomean, as a share of it
+    suspicion: str = ""  # why this win was audited besides its gain; "" where it was not
     claim: str = ""  # what the reply declared in its own field for that: limit, done, none; "" where it had none
     reply: str = ""
 

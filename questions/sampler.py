@@ -88,6 +88,18 @@ class QuestionSampler:
         self._tallies[question.id] = self._tally(question.id).plus_asked()
         return question
 
+    def fitting(
+        self, moment: Moment, targets: Collection[str], fillable_slots: Collection[str], styles: Collection[Style]
+    ) -> list[Question]:
+        """The bank's questions of a moment that fit a kernel and can be put in all these styles, in its order."""
+        return [
+            question
+            for question in self._bank
+            if moment in question.moments
+            and _fits_kernel(question, targets, fillable_slots)
+            and all(has_phrasing(question, style) for style in styles)
+        ]
+
     def push(self, question: Question) -> None:
         """Has a person's question asked before any other; one that waits already is not added twice.
 

@@ -25,7 +25,7 @@ class Thresholds:
 
     patience: int = 4  # attempts without a gain that make a stall
     min_change: float = 0.005  # a gain or loss below this share is none, however quiet the measurement
-    big_win: float = 1.25  # child over parent, from which a win is suspicious
+    big_win: float = 1.25  # child over parent, from which a win is suspicious by itself
     repairs: int = 2  # failures in a row that are asked about, before a stall outranks them
     repeat_share: float = 0.5  # of the lines last added, had been deleted before: going in circles
     repeat_lines: int = 8  # and at least so many lines, for a small edit repeats by chance
@@ -100,8 +100,10 @@ def _ratio(attempt: Attempt) -> float | None:
 
 def _big_win(last: Attempt, thresholds: Thresholds) -> Trigger | None:
     ratio = _ratio(last)
-    if ratio is None or ratio < thresholds.big_win:
+    if ratio is None:
         return None
+    if ratio < thresholds.big_win:
+        return Trigger(moment=Moment.BIG_WIN, reason=last.suspicion) if last.suspicion else None
     return Trigger(moment=Moment.BIG_WIN, reason=f"{ratio:.2f} times its parent's speed")
 
 

@@ -39,5 +39,6 @@ def test_it_holds_every_kernel_header_suite_and_question(elsewhere: Path) -> Non
     for folder in ("conf", "kernels"):
         shipped = {path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()}
         assert shipped == {path.relative_to(data) for path in (data / folder).rglob("*") if path.is_file()}
-    for path in ("questions/bank.yaml", "evo/templates/prompt.md", "fitness/backends/host/cuda_on_cpu.h"):
+    templates = ("evo/templates/prompt.md", "evo/report/templates/page.js")
+    for path in ("questions/bank.yaml", *templates, "fitness/backends/host/cuda_on_cpu.h"):
         assert (elsewhere / path).read_bytes() == (ROOT / path).read_bytes()

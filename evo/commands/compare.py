@@ -7,10 +7,12 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from evo.commands.compare_shots import show_shots
 from evo.compare.files import as_csv, as_json
 from evo.compare.outcomes import Outcome
 from evo.compare.plots import picture, require_plots
 from evo.compare.runs import find_runs, read_run
+from evo.compare.shots import are_single_shots
 from evo.compare.summary import compare_runs
 from evo.compare.tables import tables
 from evo.compare.words import cautions, conclusions, offline_label
@@ -58,9 +60,12 @@ def compare(arguments: Sequence[str], console: Console) -> int:
     """Exit code 0, whatever the comparison says. Raises ConfigError for a bad command line, and RunFault."""
     wanted = _read(arguments)
     outcome, target, by = wanted.outcome, wanted.target, wanted.options.get("by", "style")
+    found = find_runs(wanted.names)
+    if are_single_shots(found):
+        return show_shots(found, wanted.options, wanted.files, console)
     if "--plot" in wanted.files:
         require_plots(wanted.files["--plot"])
-    runs = [read_run(name, folder) for name, folder in find_runs(wanted.names).items()]
+    runs = [read_run(name, folder) for name, folder in found.items()]
     comparison = compare_runs(runs, by=by, outcome=outcome, target=target)
     said, warned = conclusions(comparison), cautions(runs, comparison)
     label = offline_label(runs, by)

@@ -31,6 +31,7 @@ from evo.settings import (
     ConfigError,
     compose_config,
     each_variant,
+    experiments_sweep,
     parse_overrides,
     register_schema,
     to_config,
@@ -68,11 +69,14 @@ def evolve(arguments: Sequence[str], console: Console) -> int:
     if any(word.split("=")[0] in _SHOWING_FLAGS for word in arguments):
         _hand_to_hydra(arguments)
         return 0
-    sweep = any(word in _SWEEP_FLAGS for word in arguments)
-    overrides = [word for word in arguments if word not in _SWEEP_FLAGS]
-    for word in overrides:
+    given = [word for word in arguments if word not in _SWEEP_FLAGS]
+    for word in given:
         if word.startswith("-"):
             raise ConfigError(f"{word} is no option of evolve; expected key=value, or -m for a sweep")
+    swept = experiments_sweep(given)
+    own = {override.get_key_element() for override in parse_overrides(given)}
+    overrides = [*(f"{key}={values}" for key, values in swept.items() if key not in own), *given]
+    sweep = bool(swept) or len(given) < len(arguments)
     if not sweep and any(override.is_sweep_override() for override in parse_overrides(overrides)):
         raise ConfigError("several values for one key: to sweep over them, add -m")
     for variant in each_variant(overrides):

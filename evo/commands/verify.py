@@ -8,14 +8,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from evo.auditing import Audits
+from evo.auditors import build_auditor
+from evo.audits import verdict
 from evo.choices import settle
 from evo.console import evaluation_table, head_grid
+from evo.scenario_summary import scenario_summary
 from evo.seeds import kernel_path
 from evo.settings import ConfigError, compose_config
 from evo.workbench import open_evaluator
+from fitness.audit_record import Audit, AuditCheck
 from fitness.evaluation import Evaluation, ScenarioCheck, Status
 from fitness.fork_server import start_fork_server
 from fitness.probe import probe_machine
+from fitness.scenario import Suite
 from fitness.worker import PRELOAD
 from population.atomic_file import strict_json
 
@@ -37,13 +43,35 @@ def verify(arguments: Sequence[str], console: Console) -> int:
     settled = settle(config, machine)
     if not as_json:
         console.print(head_grid(settled.choices[:3], [("kernel", str(path))]))
+    audit = None
     with open_evaluator(config, settled, machine, trusted=[source]) as evaluator:
         [evaluation] = evaluator.evaluate_all([source])
+        if config.audit and evaluation.geomean is not None:
+            audit = _audited(build_auditor(config, settled, evaluator), source, evaluation)
     if as_json:
-        console.print(Text(strict_json(evaluation.to_json(), sort_keys=False, indent=2)), soft_wrap=True)
+        record = evaluation.to_json() | _in_short(evaluation) | ({"audit": audit.to_json()} if audit else {})
+        console.print(Text(strict_json(record, sort_keys=False, indent=2)), soft_wrap=True)
     else:
         _show(evaluation, console)
-    return VIABLE if evaluation.status is Status.PASSED else NOT_VIABLE
+        _show_left_out(evaluation, settled.suite, console)
+        _show_audit(audit, console)
+    failed = audit is not None and audit.failed
+    return VIABLE if evaluation.status is Status.PASSED and not failed else NOT_VIABLE
+
+
+def _audited(auditor: Audits | None, source: str, evaluation: Evaluation) -> Audit:
+    """The whole audit, as a run's best gets it. Raises ConfigError where nothing here can look at a kernel again."""
+    if auditor is None:
+        raise ConfigError("audit=true: this backend answers from a table and runs no kernel; use backend=host or cuda")
+    checks: tuple[AuditCheck, ...] = auditor.audit(source, evaluation)
+    if not Audit(why=(), checks=checks).failed:
+        checks = (*checks, *auditor.audit_champion(source))
+    return Audit(why=("asked for",), checks=checks)
+
+
+def _in_short(evaluation: Evaluation) -> dict[str, object]:
+    """One object for each scenario that was timed, with all that is known of it: under "scenarios"."""
+    return {"scenarios": [scenario_summary(timing, evaluation.checks) for timing in evaluation.timings]}
 
 
 def _kernel_named(words: Sequence[str]) -> str:
@@ -69,6 +97,27 @@ def _show(evaluation: Evaluation, console: Console) -> None:
         for advisory in build.advisories:
             console.print(Text(f"{build.name}: {advisory}"), soft_wrap=True)
     console.print(Text(f"{evaluation.status}{': ' if evaluation.reason else ''}{evaluation.reason}"), soft_wrap=True)
+
+
+def _show_left_out(evaluation: Evaluation, suite: Suite, console: Console) -> None:
+    """Of a suite that is not timed, how many shapes the kernel does not claim to support."""
+    checked = {check.scenario for check in evaluation.checks}
+    left_out = [each.name for each in suite.edges if each.name not in checked]
+    if evaluation.status is Status.PASSED and not suite.scenarios and left_out:
+        count = f"{len(left_out)} of {len(suite.edges)} shapes"
+        console.print(Text(f"{count} lie outside of the kernel's `supports`, and were left out"), soft_wrap=True)
+
+
+def _show_audit(audit: Audit | None, console: Console) -> None:
+    if audit is None:
+        return
+    table = Table(title="audit", box=box.SIMPLE)
+    for column in ("check", "finding", "detail"):
+        table.add_column(column, overflow="fold")
+    for check in audit.checks:
+        table.add_row(Text(check.name), str(check.finding), Text(check.detail))
+    console.print(table)
+    console.print(Text(f"audit {verdict(audit)}{': ' if audit.reason else ''}{audit.reason}"), soft_wrap=True)
 
 
 def _check_table(checks: Sequence[ScenarioCheck]) -> Table:

@@ -9,13 +9,13 @@ from typing import Any
 
 import yaml
 
+from evo.audits import judged_evaluations
 from evo.compare.funnel import Funnel, funnel_of
 from evo.history import Attempt, History, Outcome
 from evo.keeping import recorded_attempts
 from evo.run_options import locate_run
 from evo.run_settings import SETTINGS_EVENT
 from evo.settings import ConfigError
-from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader, read_archive
 from population.atomic_file import parse_json
 from population.individual import Individual
@@ -87,7 +87,7 @@ def read_run(name: str, folder: RunFolder) -> Run:
         if not scores:
             raise ConfigError(f"{folder.path}: nothing was measured in this run; leave it out, or go on with it first")
         fixed = _fixed_settings(archive)
-        history = _history(archive, individuals, attempts)
+        history = history_of(archive, individuals, attempts)
         return Run(
             name=name,
             settings={**_composed(folder), **fixed},
@@ -135,12 +135,13 @@ def _composed(folder: RunFolder) -> dict[str, Any]:
     return flatten(composed)
 
 
-def _history(archive: ArchiveReader, individuals: Sequence[Individual], attempts: Sequence[Attempt]) -> History:
+def history_of(archive: ArchiveReader, individuals: Sequence[Individual], attempts: Sequence[Attempt]) -> History:
+    """What the run remembered of these."""
     history = History()
     for individual in individuals:
         history.add_individual(individual)
-    for record in archive.evaluations():
-        history.add_evaluation(record.individual_id, Evaluation.from_json(parse_json(record.record)))
+    for name, evaluation in judged_evaluations(archive):
+        history.add_evaluation(name, evaluation)
     for attempt in attempts:
         history.add_attempt(attempt)
     return history
@@ -153,7 +154,7 @@ def _measured(archive: ArchiveReader, scores: Sequence[Score], history: History)
     for score in scores:
         latest = max(latest, history.individual(score.individual_id).birth)
         cost = math.fsum(amount for number, amount in spent.items() if number <= latest)
-        measured.append(Measured(geomean=score.geomean or 0.0, spent_usd=cost))
+        measured.append(Measured(geomean=history.geomean(score.individual_id), spent_usd=cost))
     return tuple(measured)
 
 

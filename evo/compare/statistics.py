@@ -162,6 +162,11 @@ def sign_test(differences: Sequence[float]) -> float | None:
     return float(stats.binomtest(above, above + below).pvalue) if above + below else None
 
 
+def least_sign_p(apart: int) -> float:
+    """The least p that a sign test of so many differences other than zero can give."""
+    return min(1.0, 2.0 ** (1 - apart))
+
+
 def log_rank(times: Sequence[float], reached: Sequence[bool], first: int) -> Significance | None:
     """Whether the first `first` of these times to a target differ from the rest; None where none reached it.
 

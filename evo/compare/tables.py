@@ -35,7 +35,7 @@ def _all(comparison: Comparison) -> Iterator[Table]:
 def _runs(comparison: Comparison) -> Table:
     measure = comparison.yardstick
     title = f"runs; at {measure.evaluations} evaluations each, target {measure.target:.4f} ×"
-    table = _table(
+    table = new_table(
         title, ("run", comparison.by), ("made", "best", "at equal", "area", "to target", *_money(comparison))
     )
     for run in comparison.runs:
@@ -60,7 +60,7 @@ def _run_cells(run: RunOutcome, *, costly: bool) -> list[str]:
 
 
 def _funnels(groups: Sequence[GroupOutcome]) -> Table:
-    table = _table("from a question to a faster kernel, summed over the runs", ("group",), (*STEPS, "re-added"))
+    table = new_table("from a question to a faster kernel, summed over the runs", ("group",), (*STEPS, "re-added"))
     for group in groups:
         counts = [str(getattr(group.funnel, step)) for step in STEPS]
         table.add_row(Text(group.name), *counts, _share(group.lines_readded, group.lines_added))
@@ -70,16 +70,16 @@ def _funnels(groups: Sequence[GroupOutcome]) -> Table:
 def _gains(groups: Sequence[GroupOutcome]) -> Table:
     layers = sorted({layer for group in groups for layer in group.gains})
     title = "gain over the parent by layer, runs pooled: geometric mean, 95 % interval"
-    table = _table(title, ("layer",), tuple(group.name for group in groups))
+    table = new_table(title, ("layer",), tuple(group.name for group in groups))
     for layer in layers:
-        table.add_row(layer, *(_gain(group.gains.get(layer)) for group in groups))
+        table.add_row(layer, *(gain_cell(group.gains.get(layer)) for group in groups))
     return table
 
 
 def _groups(comparison: Comparison) -> Table:
     costly = bool(_money(comparison))
     columns = ("runs", "median", "95 % interval", "reached target", "median to target", *(["USD"] if costly else []))
-    table = _table(f"groups by outcome={comparison.outcome}", (comparison.by,), columns)
+    table = new_table(f"groups by outcome={comparison.outcome}", (comparison.by,), columns)
     for group in comparison.groups:
         money = [_number(group.usd_to_target, ".2f")] if costly else []
         table.add_row(
@@ -96,38 +96,39 @@ def _groups(comparison: Comparison) -> Table:
 
 def _pairs(pairs: Sequence[Pair]) -> Table:
     columns = ("U", "p", "p (Holm)", "A12", "runs needed", "log-rank p", "p (Holm)")
-    table = _table("pairs of groups: Mann-Whitney, Vargha-Delaney, log-rank", ("pair",), columns)
+    table = new_table("pairs of groups: Mann-Whitney, Vargha-Delaney, log-rank", ("pair",), columns)
     for pair in pairs:
         table.add_row(
             _name(pair),
             f"{pair.mann_whitney.statistic:g}",
-            _p(pair.mann_whitney.p),
-            _p(pair.mann_whitney_holm),
+            p_cell(pair.mann_whitney.p),
+            p_cell(pair.mann_whitney_holm),
             f"{pair.a12:.3f}",
             _number(pair.runs_needed, "d"),
-            _p(None if pair.log_rank is None else pair.log_rank.p),
-            _p(pair.log_rank_holm),
+            p_cell(None if pair.log_rank is None else pair.log_rank.p),
+            p_cell(pair.log_rank_holm),
         )
     return table
 
 
 def _paired(pairs: Sequence[Pair]) -> Table:
     columns = ("pairs", "median difference", "signed rank p", "p (Holm)", "sign test p")
-    table = _table("runs that share rng_seed and seed kernels: the second minus the first", ("pair",), columns)
+    table = new_table("runs that share rng_seed and seed kernels: the second minus the first", ("pair",), columns)
     for pair in pairs:
         if pair.paired is not None:
             table.add_row(
                 _name(pair),
                 str(pair.paired.pairs),
                 f"{pair.paired.median_difference:+.4f}",
-                _p(None if pair.paired.signed_rank is None else pair.paired.signed_rank.p),
-                _p(pair.paired.signed_rank_holm),
-                _p(pair.paired.sign_test),
+                p_cell(None if pair.paired.signed_rank is None else pair.paired.signed_rank.p),
+                p_cell(pair.paired.signed_rank_holm),
+                p_cell(pair.paired.sign_test),
             )
     return table
 
 
-def _table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
+def new_table(title: str, names: Sequence[str], figures: Sequence[str]) -> Table:
+    """An empty table; figures stand to the right."""
     table = Table(title=Text(title), box=box.SIMPLE)
     for name in names:
         table.add_column(Text(name), overflow="fold")
@@ -144,7 +145,8 @@ def _number(value: float | None, form: str) -> str:
     return _NONE if value is None else format(value, form)
 
 
-def _p(value: float | None) -> str:
+def p_cell(value: float | None) -> str:
+    """A test's p."""
     return _number(value, ".3g")
 
 
@@ -161,7 +163,8 @@ def _interval(interval: Interval | None, form: str) -> str:
     return _NONE if interval is None else f"{interval.low:{form}}–{interval.high:{form}}"
 
 
-def _gain(gain: MeanGain | None) -> str:
+def gain_cell(gain: MeanGain | None) -> str:
+    """A mean of ratios with its interval and count."""
     if gain is None:
         return _NONE
     interval = "" if gain.interval is None else f" ({_interval(gain.interval, '.3f')})"

@@ -13,6 +13,7 @@ from omegaconf.errors import OmegaConfBaseException
 from evo.answerers.answerer import AnswererError, Reply, Request
 from evo.answerers.mailbox import ReplyAwaited, mail_name
 from evo.answerers.replay import ReplayAnswerer
+from evo.audits import CHAMPION_EVENT
 from evo.choices import Settled
 from evo.config import BackendKind, BaselineKind, Config
 from evo.console import RunConsole
@@ -67,7 +68,9 @@ def replay(trace: Trace, runs: Path, name: str, console: RunConsole) -> Replayed
         toolbox = search.toolbox(TraceEvaluator(trace), console, TraceAnswerer(trace))
         state = search.state()
         _follow(trace, toolbox, archive)
-        result = _result(trace, search, state, evolve(state, toolbox))
+        stop = evolve(state, toolbox)
+        _copy_crowning(trace, archive)
+        result = _result(trace, search, state, stop)
         write_result(folder, result)
     return _compared(trace, folder, result)
 
@@ -192,9 +195,18 @@ def _settled(settings: Mapping[str, Any]) -> Settled:
 def _copy(trace: Trace, archive: Archive) -> None:
     with archive.transaction():
         for event in trace.events:
-            archive.record_event(event)
+            if event.kind != CHAMPION_EVENT:
+                archive.record_event(event)
         for _, spend in sorted(trace.spend.items()):
             archive.record_spend(spend)
+
+
+def _copy_crowning(trace: Trace, archive: Archive) -> None:
+    """The audits of the run's best, which came after its search."""
+    with archive.transaction():
+        for event in trace.events:
+            if event.kind == CHAMPION_EVENT:
+                archive.record_event(event)
 
 
 def _result(trace: Trace, search: Search, state: State, stop: StopSearch) -> dict[str, Any]:

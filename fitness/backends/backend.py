@@ -31,6 +31,9 @@ class Replay(Protocol):
     def time_ms(self) -> float:
         """Make the call alone on the device and give its milliseconds."""
 
+    def bulk_ms(self, calls: int) -> float:
+        """Make the call so many times, one right after another, and give the milliseconds of them all."""
+
 
 class BaselineReplay(Replay, Protocol):
     """A baseline's call made ready."""

@@ -12,7 +12,9 @@ import cupy
 import torch
 
 from fitness.backends.backend import Tensors
+from fitness.backends.cuda_graphs import GraphMaker
 from fitness.backends.cuda_memory import GuardedBuffer
+from fitness.backends.cuda_scrubber import Scrubber, release_kept_lines
 from fitness.backends.tensor_maps import encode_tensor_map
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
@@ -48,6 +50,8 @@ class CudaBackend:
             device=self._device,
         )
         self._flush_sum = torch.zeros((), dtype=torch.int64, device=self._device)
+        self._graphs = GraphMaker(self._device)
+        self._scrubber = Scrubber(device_index)
         self._clocks = _open_clocks(self._device)
 
     @property
@@ -60,20 +64,21 @@ class CudaBackend:
         with _candidates_fault("loading it"):
             module = cupy.RawModule(path=str(binary))
             module.compile()  # CuPy is lazy: load now, not at the first launch
-        return CudaBound(plan, module, self._device)
+        return CudaBound(plan, module, self._device, self._graphs, self._scrubber)
 
     def capture(self, call: Callable[[], torch.Tensor]) -> "CudaReplay":
         """A baseline's call in a graph; its output tensor is the same at every replay."""
-        stream = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]  # torch publishes no type for it
-        with torch.cuda.stream(stream):
-            call()  # what it compiles or allocates once must not be captured
-        stream.synchronize()
+        self._graphs.rehearse(call)
         outputs: list[torch.Tensor] = []
-        graph = _captured(lambda: outputs.append(call()))
+        graph = self._graphs.capture(lambda: outputs.append(call()))
         return CudaReplay(graph, outputs[0], contextlib.nullcontext)
 
     def flush_cache(self) -> None:
-        """Evict the inputs from the L2 by reading: a cache full of dirty lines would be billed to the timed call."""
+        """Evict the inputs from the L2 by reading: a cache full of dirty lines would be billed to the timed call.
+
+        Lines that a candidate asked to be kept there are first made like any other.
+        """
+        release_kept_lines()
         torch.sum(self._flush_source, dim=0, out=self._flush_sum)
 
     def clocks(self) -> dict[str, float]:
@@ -84,7 +89,10 @@ class CudaBackend:
 class CudaBound:
     """A candidate on its own guarded tensors, its launches captured in one graph."""
 
-    def __init__(self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device) -> None:
+    def __init__(
+        self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device, graphs: GraphMaker, scrubber: Scrubber
+    ) -> None:
+        self._scrubber = scrubber
         self._buffers, self._tensors = _lay_out(plan, device)
         with _candidates_fault("allocating its workspaces"):
             self._workspaces = [None if each is None else GuardedBuffer(each.size, device) for each in plan.workspaces]
@@ -103,7 +111,7 @@ class CudaBound:
                 launch()
 
         with _candidates_fault("launching it"):
-            self._replay = CudaReplay(_captured(call), self._tensors.o, lambda: _candidates_fault("running it"))
+            self._replay = CudaReplay(graphs.capture(call), self._tensors.o, lambda: _candidates_fault("running it"))
 
     @property
     def tensors(self) -> Tensors:
@@ -116,7 +124,13 @@ class CudaBound:
         return self._replay
 
     def poison(self) -> None:
-        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns."""
+        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns.
+
+        So are all guard zones, and the device's shared and local memory: nothing is left of the call before.
+        """
+        self._scrubber.scrub()
+        for buffer in (*self._buffers.values(), *filter(None, self._workspaces)):
+            buffer.poison_zones()
         for buffer in (self._buffers["o"], self._buffers["lse"], *filter(None, self._workspaces)):
             if buffer not in self._zeroed:
                 buffer.poison()
@@ -165,9 +179,14 @@ class CudaReplay:
 
     def time_ms(self) -> float:
         """Milliseconds of the call between two events, enqueued behind whatever the device is busy with."""
+        return self.bulk_ms(1)
+
+    def bulk_ms(self, calls: int) -> float:
+        """Milliseconds of so many calls back to back between two events."""
         with self._guard():
             self._start.record()
-            self._graph.replay()
+            for _ in range(calls):
+                self._graph.replay()
             self._end.record()
             torch.cuda.synchronize()
         return float(self._start.elapsed_time(self._end))
@@ -187,20 +206,6 @@ class _Launch:
         stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
         with stream:
             self._kernel(self._plan.grid, self._plan.block, self._arguments, shared_mem=self._plan.shared_bytes)
-
-
-def _captured(call: Callable[[], object]) -> torch.cuda.CUDAGraph:
-    """The call in a graph. (torch.cuda.graph would collect garbage and empty the allocator's cache every time.)"""
-    graph = torch.cuda.CUDAGraph()
-    torch.cuda.synchronize()
-    with torch.cuda.stream(torch.cuda.Stream()):  # type: ignore[no-untyped-call]  # torch publishes no type for it
-        graph.capture_begin(capture_error_mode="thread_local")
-        try:
-            call()
-        finally:
-            graph.capture_end()
-    torch.cuda.synchronize()
-    return graph
 
 
 @contextlib.contextmanager

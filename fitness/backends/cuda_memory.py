@@ -14,6 +14,7 @@ class GuardedBuffer:
         self._size = size
         padded = -(-size // _ALIGNMENT) * _ALIGNMENT
         self._whole = torch.full((2 * GUARD_BYTES + padded + _ALIGNMENT,), PATTERN, dtype=torch.uint8, device=device)
+        self._stained = torch.zeros((), dtype=torch.bool, device=device)
         self._start = GUARD_BYTES + -(self._whole.data_ptr() + GUARD_BYTES) % _ALIGNMENT
 
     @property
@@ -26,6 +27,12 @@ class GuardedBuffer:
         """Of the first byte between the zones."""
         return self._whole.data_ptr() + self._start
 
+    def poison_zones(self) -> None:
+        """Fill the zones again, so that no call finds what another left there; `intact` remembers that it did."""
+        self._stained |= self._stain()
+        for zone in self._zones():
+            zone.fill_(PATTERN)
+
     def poison(self) -> None:
         """Fill what lies between the zones with NaN patterns."""
         self.bytes.fill_(PATTERN)
@@ -35,6 +42,13 @@ class GuardedBuffer:
         return self.bytes.view(dtype).view(shape)
 
     def intact(self) -> bool:
-        """Whether nothing was written into the zones."""
-        below, above = self._whole[: self._start], self._whole[self._start + self._size :]
-        return bool((below == PATTERN).all() & (above == PATTERN).all())
+        """Whether nothing was ever written into the zones."""
+        return not bool(self._stained | self._stain())
+
+    def _zones(self) -> tuple[torch.Tensor, torch.Tensor]:
+        return self._whole[: self._start], self._whole[self._start + self._size :]
+
+    def _stain(self) -> torch.Tensor:
+        """Whether something stands in the zones; on the device, so that nobody waits for it."""
+        below, above = self._zones()
+        return (below != PATTERN).any() | (above != PATTERN).any()

@@ -89,6 +89,7 @@ class HostBound:
         launches = [library.launcher(launch, parameters.tobytes()) for launch in plan.launches]
         zeroed = [space.buffer for space in self._workspaces if space is not None and space.zeroed]
         self._replay = HostReplay(launches, zeroed)
+        self._forget = library.forget
 
     @property
     def tensors(self) -> Tensors:
@@ -101,7 +102,10 @@ class HostBound:
         return self._replay
 
     def poison(self) -> None:
-        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns."""
+        """Fill o, lse, every workspace that is not `zeroed` and the threads' stacks, and all guard zones, with NaN."""
+        self._forget()
+        for buffer in (*self._buffers.values(), *(space.buffer for space in self._workspaces if space is not None)):
+            buffer.poison_margins()
         self._buffers["o"].poison()
         self._buffers["lse"].poison()
         for workspace in self._workspaces:
@@ -131,8 +135,13 @@ class HostReplay:
 
     def time_ms(self) -> float:
         """Milliseconds of wall-clock time. Raises CandidateFault where a launch fails."""
+        return self.bulk_ms(1)
+
+    def bulk_ms(self, calls: int) -> float:
+        """Milliseconds of wall-clock time of so many calls. Raises CandidateFault where a launch fails."""
         start = time.perf_counter_ns()
-        self._call(backwards=False)
+        for _ in range(calls):
+            self._call(backwards=False)
         return (time.perf_counter_ns() - start) / 1e6
 
     def _call(self, *, backwards: bool) -> None:
@@ -160,8 +169,13 @@ class HostBaselineReplay:
 
     def time_ms(self) -> float:
         """Milliseconds of wall-clock time."""
+        return self.bulk_ms(1)
+
+    def bulk_ms(self, calls: int) -> float:
+        """Milliseconds of wall-clock time of so many calls."""
         start = time.perf_counter_ns()
-        self._output = self._call()
+        for _ in range(calls):
+            self._output = self._call()
         return (time.perf_counter_ns() - start) / 1e6
 
 

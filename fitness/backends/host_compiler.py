@@ -33,9 +33,18 @@ _FLAGS = (
 _DIAGNOSTICS = ("-w", "-fdiagnostics-color=never", "-ftrack-macro-expansion=0", "-fmax-errors=20")
 # Set before g++ starts anything; where one is refused, a stricter one holds already.
 _LIMITED = 'ulimit -v "$1"; ulimit -t "$2"; ulimit -c 0; shift 2; exec "$@"'
-_JUDGEMENT = "1"  # part of a build's key: change it with what is refused, and kept verdicts count no more
+_JUDGEMENT = "2"  # part of a build's key: change it with what is refused, and kept verdicts count no more
 _RUNTIME_DATA = re.compile(r"evo::runtime|evo::dynamic_shared|completed\.\d+|__dso_handle|__TMC_END__")  # ours and C's
 _WRITABLE = re.compile(r"\.(?:data|bss|tdata)(?!\.rel\.ro)(?:\.|$)")
+# What a binary may ask of the C library: what our runtime needs (the rules keep candidates from naming it), what g++
+# makes of copies and comparisons, and mathematics. Anything else could keep state, or reach beyond the call.
+_LIBRARY = re.compile(
+    r"__tls_get_addr|dl_iterate_phdr|mmap|mprotect|munmap|madvise|snprintf|sysconf|(?:get|make|swap)context"
+    r"|mem(?:set|cpy|move|cmp)|__stack_chk_fail|__cxa_finalize|__gmon_start__|_ITM_\w+"
+    r"|(?:exp|exp2|exp10|expm1|log|log2|log10|log1p|pow|sin|cos|tan|sincos|asin|acos|atan|atan2|sinh|cosh|tanh|asinh"
+    r"|acosh|atanh|sqrt|cbrt|hypot|fma|fmod|remainder|erf|erfc|floor|ceil|l?l?round|l?l?rint|nearbyint|trunc|fabs|fmax"
+    r"|fmin|fdim|copysign|ldexp|scalbn|frexp|modf|logb|ilogb|nextafter)f?"
+)
 # In a line of a tool's own: those that name a file may quote the candidate, whose text might say anything.
 _OUR_TROUBLE = re.compile(
     r"^(?:g\+\+|cc1plus|as|ld|collect2|/bin/sh|sh|[^:\s]*/(?:g\+\+|cc1plus|as|ld|collect2)[^:\s]*): (?:fatal )?.*"
@@ -139,9 +148,15 @@ class HostCompiler:
         return words
 
     def _judge(self, binary: Path, log: str) -> None:
-        """Raises CandidateFault where there is no binary, or one that keeps state."""
+        """Raises CandidateFault where there is no binary, or one that keeps state or could."""
         if not binary.exists():
             raise CandidateFault(Status.COMPILE_ERROR, host_errors(log))
+        called = self._foreign_functions(binary)
+        if called:
+            raise CandidateFault(
+                Status.INVALID,
+                f"the source calls {', '.join(called)}; a portable kernel may call CUDA's own functions only",
+            )
         kept = self._writable_data(binary)
         if kept:
             raise CandidateFault(
@@ -160,6 +175,12 @@ class HostCompiler:
             if len(row) == 7 and row[3] in ("OBJECT", "TLS") and _WRITABLE.match(row[6])
         )
         return [name for name in names if not _RUNTIME_DATA.fullmatch(name)]
+
+    def _foreign_functions(self, binary: Path) -> list[str]:
+        """What the binary needs from outside that no kernel has a use for."""
+        listing = self._listing(shutil.which("nm") or "nm", "-D", "--undefined-only", "--format=posix", str(binary))
+        names = (line.split(" ", 1)[0].split("@", 1)[0] for line in listing.splitlines())
+        return [name for name in names if not _LIBRARY.fullmatch(name)]
 
     def _key(self, text: str, build: Build) -> str:
         parts = [_JUDGEMENT, text, self._headers_sha256, self.version, *_FLAGS, *build.flags]

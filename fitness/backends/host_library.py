@@ -43,6 +43,11 @@ class HostLibrary:
 
         return launch
 
+    def forget(self) -> None:
+        """Leave nothing of earlier launches on the stacks of the candidate's threads."""
+        for copy in self._copies:
+            copy.evo_forget()
+
     def _share(self, number: int, plan: LaunchPlan, parameters: bytes) -> Callable[[bool], str]:
         """The blocks that one processor thread runs; gives why they failed, "" where they did not."""
         entry = self._copies[number][f"evo_run_{plan.kernel}"]

@@ -9,15 +9,15 @@ import torch
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NO_ACCESS = 0  # PROT_NONE, which the mmap module does not name
 _ALIGNMENT = 16  # of a tensor's first byte: what the widest vector load of a kernel needs
-_CANARY = 0xA5
 _NAN_BYTE = 0xFF  # all bits set is a NaN in every element type
 
 
 class GuardedBuffer:
     """`size` bytes whose end lies at a page without access, but for up to 15 bytes of padding.
 
-    The padding, and what lies between the page without access below and the first byte, is filled with a pattern that
-    `violation` looks for. Raises MemoryError where the system has no memory to give.
+    The padding, and what lies between the page without access below and the first byte, holds NaN patterns too:
+    whoever reads there gets NaN, and `violation` finds whoever writes. Raises MemoryError where the system has no
+    memory to give.
     """
 
     def __init__(self, name: str, size: int) -> None:
@@ -35,8 +35,9 @@ class GuardedBuffer:
         for guard in (base, base + self._end):
             if _LIBC.mprotect(ctypes.c_void_p(guard), ctypes.c_size_t(mmap.PAGESIZE), _NO_ACCESS) != 0:
                 raise MemoryError(f"no guard page for {name}: {os.strerror(ctypes.get_errno())}")
+        self._seen = ""
         for address, length in self._margins:
-            ctypes.memset(address, _CANARY, length)
+            ctypes.memset(address, _NAN_BYTE, length)
 
     def tensor(self, dtype: torch.dtype, shape: tuple[int, ...]) -> torch.Tensor:
         """The whole buffer as a tensor; it keeps the memory alive."""
@@ -47,16 +48,25 @@ class GuardedBuffer:
         """Fill the buffer with NaN patterns."""
         ctypes.memset(self.address, _NAN_BYTE, self.size)
 
+    def poison_margins(self) -> None:
+        """Fill what lies beside the buffer with NaN patterns, so that no call finds what another left there.
+
+        `violation` remembers what stood there.
+        """
+        self.violation()
+        for address, length in self._margins:
+            ctypes.memset(address, _NAN_BYTE, length)
+
     def clear(self) -> None:
         """Fill the buffer with zeros."""
         ctypes.memset(self.address, 0, self.size)
 
     def violation(self) -> str:
-        """What was written beside the buffer, in words; "" where nothing was."""
+        """What was written beside the buffer since it was made, in words; "" where nothing was."""
         for side, (address, length) in zip(("before the start", "past the end"), self._margins, strict=True):
-            if ctypes.string_at(address, length).strip(bytes([_CANARY])):
-                return f"it wrote {side} of {self._name}"
-        return ""
+            if not self._seen and ctypes.string_at(address, length).strip(bytes([_NAN_BYTE])):
+                self._seen = f"it wrote {side} of {self._name}"
+        return self._seen
 
 
 def _round_up(size: int, step: int) -> int:

@@ -24,15 +24,19 @@ _DYNAMIC_SHARED = re.compile(
 _UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+(?P<no>no)?unroll\b[ \t]*(?P<times>\S[^\n]*)?$", re.MULTILINE)
 
 
+_FORGET = 'extern "C" __attribute__((visibility("default"))) void evo_forget() { evo::runtime.stacks.poison(); }'
+
+
 def host_source(source: str, kernels: Iterable[str]) -> str:
     """The translation unit of a candidate whose manifest launches `kernels`.
 
     Each has an entry `const char* evo_run_KERNEL(params, grid, block, shared_bytes, backwards, first, step)`, which
-    runs the blocks first, first + step, … and gives null, or why it failed.
+    runs the blocks first, first + step, … and gives null, or why it failed. `evo_forget()` clears
+    the stacks of the threads.
     """
     code = "".join(_rewrite(piece.text) if piece.kind is Kind.CODE else piece.text for piece in pieces(source))
     entries = "\n".join(_entry(kernel) for kernel in dict.fromkeys(kernels))
-    return f'namespace {{\n#line 1 "{CANDIDATE_NAME}"\n{code}\n}}\n#line 1 "{ENTRIES_NAME}"\n{entries}\n'
+    return f'namespace {{\n#line 1 "{CANDIDATE_NAME}"\n{code}\n}}\n#line 1 "{ENTRIES_NAME}"\n{_FORGET}\n{entries}\n'
 
 
 def _rewrite(code: str) -> str:

@@ -1,6 +1,9 @@
 """Which baseline a configured name means. Never silently another one."""
 
+import logging
+
 from fitness.backends.backend import Baseline
+from fitness.baselines.best import BestBaseline
 from fitness.baselines.cudnn import CudnnBaseline
 from fitness.baselines.fa3 import Fa3Baseline
 from fitness.baselines.fa4 import Fa4Baseline
@@ -8,12 +11,17 @@ from fitness.baselines.sdpa import SdpaBaseline
 from fitness.faults import BaselineUnavailableError
 from fitness.scenario import Suite
 
-NAMES = ("fa3", "fa4", "cudnn", "sdpa")
+logger = logging.getLogger(__name__)
+
+MEMBERS = ("fa3", "fa4", "cudnn", "sdpa")
+NAMES = ("best", *MEMBERS)
 
 
 def build_baseline(name: str) -> Baseline:
     """The baseline of that name. Raises BaselineUnavailableError where there is none, or it is not installed."""
     match name:
+        case "best":
+            return BestBaseline(_present())
         case "fa3":
             return Fa3Baseline()
         case "fa4":
@@ -24,6 +32,17 @@ def build_baseline(name: str) -> Baseline:
             return SdpaBaseline()
         case _:
             raise BaselineUnavailableError(f"no baseline is called {name!r}; there are: {', '.join(NAMES)}")
+
+
+def _present() -> list[Baseline]:
+    """Those that are installed here and run on this device; torch's own is always among them."""
+    found = []
+    for name in MEMBERS:
+        try:
+            found.append(build_baseline(name))
+        except BaselineUnavailableError as error:
+            logger.info("left out of best: %s", error)
+    return found
 
 
 def check_baseline(baseline: Baseline, suite: Suite) -> None:

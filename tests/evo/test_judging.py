@@ -10,9 +10,11 @@ from small_records import attempt, failed, individual, known, passed
 from small_search import small_bank
 
 from evo.history import History, Outcome
-from evo.judging import Judging
-from evo.stop import StopSearch
+from evo.judging import Judging, Race
+from evo.stop import StopSearch, is_final
 from fitness.evaluation import Evaluation, Status
+from fitness.faults import BaselineUnavailableError, EnvironmentFault
+from fitness.race import Bar
 from population.archive import Archive, create_archive
 from population.individual import Individual
 from population.run_folder import create_run_folder
@@ -119,6 +121,101 @@ def test_a_budget_that_is_used_up_still_lets_the_recalled_through(archive: Archi
     with pytest.raises(StopSearch, match="evaluation budget reached: 1 of 1"):
         third.judging.evaluate(made)
     assert third.judge.judged == []
+
+
+class Unsteady(TableJudge):
+    """Measures one source a call until its luck is out; `faults` says before which calls something breaks."""
+
+    def __init__(self, faults: Sequence[bool]) -> None:
+        super().__init__()
+        self.faults = list(faults)
+
+    def evaluate_all(
+        self, sources: Sequence[str], on_done: Callable[[int, Evaluation], None] | None = None
+    ) -> list[Evaluation]:
+        for place, source in enumerate(sources):
+            if self.faults and self.faults.pop(0):
+                raise EnvironmentFault("the device is lost")
+            self.judged.append(source)
+            if on_done is not None:
+                on_done(place, VERDICTS[source])
+        return [VERDICTS[source] for source in sources]
+
+
+def unsteady(archive: Archive, *faults: bool) -> Scene:
+    scene = Scene(archive)
+    scene.judge = Unsteady(faults)
+    scene.judging = Judging(
+        evaluator=scene.judge, archive=archive, history=scene.history, sampler=scene.sampler, budget=None,
+        on_judged=lambda one, evaluation: scene.heard.append((one.source, evaluation.status)),
+    )  # fmt: skip
+    return scene
+
+
+def test_two_faults_of_the_environment_in_a_row_are_tried_again(archive: Archive) -> None:
+    scene = unsteady(archive, False, True, True, False, True, True, False)
+    made = scene.newcomers("fast", "wrong", "slow")
+    scene.judging.evaluate(made)
+    assert scene.judge.judged == ["fast\n", "wrong\n", "slow\n"]  # none of them twice
+    assert [each.fitness.values for each in made] == [(2.0,), (0.0,), (0.5,)]
+    assert len(scene.heard) == 3
+
+
+def test_the_third_in_a_row_ends_the_search_in_order_and_keeps_what_was_measured(archive: Archive) -> None:
+    scene = unsteady(archive, False, True, True, True)
+    with pytest.raises(StopSearch) as stop:
+        scene.judging.evaluate(scene.newcomers("fast", "wrong"))
+    assert stop.value.reason == "3 faults of the environment in a row, the last: the device is lost"
+    assert stop.value.exit_code == 2
+    assert not is_final(stop.value.reason)
+    assert archive.evaluation_count() == 1
+    again = Scene(archive)
+    again.judging.evaluate(again.newcomers("fast", "wrong"))
+    assert again.judge.judged == ["wrong\n"]
+
+
+def test_a_baseline_that_is_not_there_is_not_waited_for(archive: Archive) -> None:
+    class Without(TableJudge):
+        def evaluate_all(
+            self, sources: Sequence[str], on_done: Callable[[int, Evaluation], None] | None = None
+        ) -> list[Evaluation]:
+            self.judged += sources
+            raise BaselineUnavailableError("fa3 is not installed")
+
+    scene = unsteady(archive)
+    scene.judge = Without()
+    judging = Judging(
+        evaluator=scene.judge, archive=archive, history=scene.history, sampler=scene.sampler, budget=None,
+        on_judged=lambda one, evaluation: None,
+    )  # fmt: skip
+    with pytest.raises(BaselineUnavailableError):
+        judging.evaluate(scene.newcomers("fast"))
+    assert scene.judge.judged == ["fast\n"]
+
+
+def test_in_a_race_the_bar_is_the_last_survivor_of_the_generations_before(archive: Archive) -> None:
+    class Racing(TableJudge):
+        bars: list[Bar | None] = []  # noqa: RUF012  # of this test alone
+
+        def against(self, bar: Bar | None) -> TableJudge:
+            self.bars.append(bar)
+            return self
+
+    scene, judge = Scene(archive), Racing()
+    judging = Judging(
+        evaluator=judge, archive=archive, history=scene.history, sampler=scene.sampler, budget=None,
+        on_judged=lambda one, evaluation: None, race=Race(evaluator=judge, place=1),
+    )  # fmt: skip
+    seed = known(scene.history, individual("seed", -9))
+    judging.evaluate(scene.newcomers("slow"))
+    with_roof = passed("seed\n", {"x": 0.5})
+    timings = tuple(replace(each, roof_ms=0.1) for each in with_roof.timings)
+    scene.history.add_evaluation(individual("slow", -1).id, replace(with_roof, timings=timings))
+    assert seed.id != individual("slow", -1).id
+    child = individual("fast", -3)
+    archive.record_individual(child)
+    judging.evaluate([child])
+    assert judge.bars == [None, Bar(geomean=0.5, ceilings={"x": pytest.approx(11.0)})]
 
 
 def test_nobody_to_judge(archive: Archive) -> None:

@@ -53,6 +53,10 @@ def test_suites_have_as_many_scenarios_as_their_names_say(suite: str, count: int
         ("suite={a", "quote values"),
         ("a=b=c", "quote values"),
         ("seeds=[]", "expected at least one seed kernel"),
+        ("judge.precision=-0.1", "judge.precision=-0.1: expected at least 0"),
+        ("judge.precision=1", "judge.precision=1.0: expected a share below 1"),
+        ("suite.repeats=0", "suite.repeats=0: expected at least 1"),
+        ("suite.distributions=[]", "suite.distributions=[]: expected at least one"),
         ("name=a/b", "expected a folder's name"),
         ("name=None", "expected a folder's name"),
     ],
@@ -79,3 +83,9 @@ def test_every_swept_value_is_checked_beforehand() -> None:
         ["style=open", "rng_seed=1", "evolution.mu=4"],
         ["style=open", "rng_seed=2", "evolution.mu=4"],
     ]
+
+
+def test_nobody_races_where_specialists_are_to_live() -> None:
+    with pytest.raises(ConfigError, match="leave one of the two out"):
+        compose_config(["judge.race=true", "selection=lexicase"])
+    assert compose_config(["judge.race=true"]).judge.race

@@ -59,8 +59,8 @@ class Everything:
 def test_the_steps_go_by_the_names_that_the_loop_calls(folder: RunFolder) -> None:
     with create_archive(folder) as archive:
         toolbox = assemble(small_config(), folder, archive, KnobJudge()).toolbox
-        names = ("stop", "sow", "select_parents", "vary", "evaluate", "select_survivors", "record", "checkpoint")
-        assert all(callable(getattr(toolbox, name)) for name in names)
+        steps = ("stop", "sow", "select_parents", "vary", "evaluate", "select_survivors", "record", "checkpoint")
+        assert all(callable(getattr(toolbox, name)) for name in (*steps, "crown"))
 
 
 @pytest.mark.parametrize("selection", list(SelectionKind))

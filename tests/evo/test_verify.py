@@ -84,10 +84,32 @@ def test_a_kernel_that_is_wrong() -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize(("evaluation", "code"), [(PASSED, 0), (WRONG, 1)])
-def test_json_is_the_record_and_nothing_else(evaluation: Evaluation, code: int) -> None:
+def test_json_is_the_record_and_each_scenario_in_short(evaluation: Evaluation, code: int) -> None:
     found, said = judged(evaluation, ["--json"])
     assert found == code
-    assert Evaluation.from_json(json.loads(said, parse_constant=pytest.fail)) == evaluation
+    record = json.loads(said, parse_constant=pytest.fail)
+    assert record.pop("scenarios") == [
+        {
+            "scenario": "b1 h2 s64 d64 causal bf16",
+            "status": "PASSED",
+            "baseline_ms": 1.0,
+            "baseline_setting": "default",
+            "candidate_ms": 0.5,
+            "speedup": 2.0,
+            "interval": [1.9, 2.1],
+            "tflops": 1.0,
+            "roof_share": None,
+            "calls": 1,
+            "errors": {
+                "max_error": {"error": 0.5, "bound": 1.0},
+                "relative_rms_error": {"error": 0.0, "bound": 0.01},
+                "mean_error": {"error": 0.0, "bound": 0.01},
+                "lse_max_error": {"error": 0.0, "bound": 0.01},
+                "row_error": None,
+            },
+        }
+    ][: len(evaluation.timings)]
+    assert Evaluation.from_json(record) == evaluation
 
 
 @pytest.mark.usefixtures("folder")
@@ -108,6 +130,12 @@ def test_no_kernel_named(words: list[str]) -> None:
 def test_a_table_that_is_not_there_is_the_environments_fault() -> None:
     with pytest.raises(EnvironmentFault, match=r"the recorded table nowhere\.jsonl cannot be read"):
         verify(["kernel.cu", "backend=recorded", "backend.table=nowhere.jsonl"], Console(file=io.StringIO()))
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_table_has_nobody_to_audit() -> None:
+    with pytest.raises(ConfigError, match="audit=true: this backend answers from a table"):
+        judged(PASSED, ["audit=true"])
 
 
 @pytest.mark.parametrize("content", [b"\xff\xfe", None])

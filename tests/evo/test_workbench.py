@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from evo.auditors import FULL_SUITE, build_auditor
 from evo.choices import Settled, settle
 from evo.config import Config
+from evo.data import seed_folder
 from evo.settings import compose_config
-from evo.workbench import cache_folder, open_evaluator
+from evo.suites import load_suite
+from evo.workbench import open_evaluator
+from fitness.audit_record import Finding
 from fitness.evaluation import Environment
 from fitness.faults import EnvironmentFault
 from fitness.fork_server import start_fork_server
@@ -49,8 +53,20 @@ def test_another_driver_is_no_other_place(tmp_path: Path, machine: Machine) -> N
         assert evaluator.evaluate_all(["no kernel"])[0].environment == here
 
 
-def test_builds_are_kept_where_the_user_keeps_caches() -> None:
-    assert cache_folder(None, {"XDG_CACHE_HOME": "/caches"}) == Path("/caches/question-evo")
-    assert cache_folder(None, {}) == Path.home() / ".cache/question-evo"
-    assert cache_folder(None, {"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache/question-evo"
-    assert cache_folder("~/builds", {"XDG_CACHE_HOME": "/caches"}) == Path.home() / "builds"
+def test_on_a_processor_an_audit_is_the_same_kernel_on_other_inputs(tmp_path: Path, machine: Machine) -> None:
+    shape = "{batch:1,heads:1,seqlen_q:32,head_dim:64,causal:true}"
+    words = ["backend=host", f"backend.cache={tmp_path}", "suite.name=one", f"suite.scenarios=[{shape}]"]
+    config = compose_config([*words, "suite.edges=false"])
+    settled = settle(config, machine)
+    source = (seed_folder() / "naive.cu").read_text(encoding="utf-8")
+    with open_evaluator(config, settled, machine) as evaluator:
+        [evaluation] = evaluator.evaluate_all([source])
+        auditor = build_auditor(config, settled, evaluator)
+        assert auditor is not None
+        [check] = auditor.audit(source, evaluation)
+        assert auditor.audit_champion(source) == ()
+    assert (check.name, check.finding) == ("new inputs", Finding.PASSED)
+
+
+def test_the_full_suite_is_there_to_be_loaded() -> None:
+    assert len(load_suite(FULL_SUITE).scenarios) == 182

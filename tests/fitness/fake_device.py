@@ -58,6 +58,7 @@ class FakeBackend:
     def __init__(self, kernels: Mapping[str, Kernel], times_ms: Iterable[float] = (1.0,)) -> None:
         self.kernels = kernels
         self.clock = itertools.cycle(times_ms)
+        self.bulk_factor = 1.0  # how much longer a call takes among many
         self.events: list[str] = []
 
     @property
@@ -90,6 +91,12 @@ class FakeReplay:
         self.backend.events.append(f"time {self.name}")
         self.call()
         return next(self.backend.clock)
+
+    def bulk_ms(self, calls):
+        self.backend.events.append(f"bulk {self.name}")
+        for _ in range(calls):
+            self.call()
+        return self.backend.bulk_factor * calls * next(self.backend.clock)
 
 
 class FakeBaselineReplay(FakeReplay):

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fitness.correctness import check_suite
-from fitness.evaluation import Status
+from fitness.evaluation import Status, always_deterministic
 from fitness.faults import CandidateFault
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
@@ -114,7 +114,43 @@ def test_outputs_are_poisoned_before_the_candidate_runs():
         right(tensors, shape)
 
     list(checks_of(looks))
-    assert seen == [(True, True)] * 6
+    assert seen == [(True, True)] * 7
+
+
+def test_one_scenario_of_each_build_is_called_twice_and_says_whether_the_bits_agree():
+    checks = list(checks_of(right))
+    # Not the edge, but the cheapest scenario after it.
+    assert [check.deterministic for check in checks] == [None, True, None, None, None, None]
+    assert always_deterministic(checks) is True
+    assert always_deterministic(checks[:1]) is None
+
+
+def test_a_call_that_differs_in_its_bits_alone_is_no_fault():
+    calls = []
+
+    def varies(tensors, shape):
+        calls.append(shape)
+        right(tensors, shape)
+        tensors.lse.add_(1e-4 * len(calls))
+
+    checks = list(checks_of(varies))
+    assert all(check.passed for check in checks)
+    assert always_deterministic(checks) is False
+
+
+@pytest.mark.parametrize("wrong", [1, 2])
+def test_of_two_calls_that_differ_each_must_be_right(wrong):
+    calls = []
+
+    def right_once(tensors, shape):
+        right(tensors, shape)
+        if [*calls, shape].count(SHORT) == wrong:
+            tensors.o[0, 5] *= 1.5
+        calls.append(shape)
+
+    checks = list(checks_of(right_once))
+    assert [check.passed for check in checks] == [True, False]
+    assert (checks[-1].scenario, checks[-1].deterministic) == (SHORT.name, False)
 
 
 def test_each_step_names_who_is_at_work_and_until_when():
@@ -128,6 +164,8 @@ def test_each_step_names_who_is_at_work_and_until_when():
         (Party.HARNESS, 50.0, f"after loading the candidate for {name}", False),
         (Party.CANDIDATE, 3.0, f"running the candidate on {name}, normal inputs", False),
         (Party.HARNESS, 50.0, f"after running the candidate on {name}, normal inputs", False),
+        (Party.CANDIDATE, 3.0, f"running the candidate again on {name}, normal inputs", False),
+        (Party.HARNESS, 50.0, f"after running the candidate again on {name}, normal inputs", False),
         (Party.HARNESS, 50.0, f"checked {name}, normal inputs", True),
     ]
 
@@ -140,7 +178,8 @@ def test_the_device_memory_holds_no_expected_output_while_the_candidate_runs():
         right(tensors, shape)
         expected.append(tensors.o.clone())
         tensors.o.fill_(torch.nan)
-        everything = [each for each in gc.get_objects() if type(each) is torch.Tensor and each is not expected[-1]]
+        own = {id(each) for each in expected}
+        everything = [each for each in gc.get_objects() if type(each) is torch.Tensor and id(each) not in own]
         alike = [each for each in everything if each.shape == tensors.o.shape]
         found.extend(each for each in alike if (each.float() - expected[-1].float()).abs().max() < 0.1)
         assert any(each is tensors.q for each in alike)  # the search does see tensors

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from fitness.compiler import CompiledBuild
-from fitness.evaluation import BuildReport, Environment, ScenarioTiming, Status
+from fitness.evaluation import BuildReport, Environment, Evaluation, ScenarioTiming, Status
 from fitness.evaluator import Evaluator, Target
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.judge_settings import JudgeSettings
@@ -244,3 +244,26 @@ def test_the_key_says_what_was_measured_and_how():
     assert len(keys) == 5
     driver = replace(TARGET, environment=replace(ENVIRONMENT, driver="581"))
     assert evaluator(target=driver).key(source("right")) == judge.key(source("right"))
+
+
+def untimed(*edges):
+    return evaluator().on(Suite(name="edges", scenarios=(), edges=edges), JudgeSettings(bootstrap_draws=10))
+
+
+def test_on_a_suite_that_is_not_timed_to_pass_is_to_be_right_and_has_no_score():
+    found = untimed(scenario(), scenario(head_dim=128)).evaluate(source("right"))
+    assert (found.status, found.geomean, found.timings, found.timed) == (Status.PASSED, None, (), False)
+    assert found.worst is None
+    assert Evaluation.from_json(found.to_json()) == found
+
+
+def test_a_suite_of_shapes_that_are_all_outside_supports_is_unsupported():
+    found = untimed(scenario(head_dim=128)).evaluate(source("right"))
+    assert found.status is Status.UNSUPPORTED
+    assert found.reason == "none of the 1 shapes of edges lies within supports = 'head_dim <= 64'"
+
+
+def test_a_timed_suite_is_not_passed_without_its_timings():
+    worker = FakeWorker({"right": Measured(status=Status.PASSED, reason="")})
+    with pytest.raises(ValueError, match="0 timings for the 2 scenarios"):
+        evaluator(worker).evaluate(source("right"))

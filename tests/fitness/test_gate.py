@@ -145,6 +145,18 @@ def test_wrong_kernels_fail_on_normal_inputs_alone(kernel, seqlen):
     assert not judged(shape, kernel).passed
 
 
+@pytest.mark.parametrize("distribution", [Distribution.NORMAL, Distribution.PEAKED, Distribution.LARGE])
+@pytest.mark.parametrize("seqlen", [128, 1024])
+def test_twice_the_error_of_a_right_kernel_fails_however_large_the_scores_are(seqlen, distribution):
+    """The bound does not follow the yardstick, whose scores are rounded to the element type."""
+    shape = scenario(heads=2, kv_heads=2, seqlen_q=seqlen, seqlen_k=seqlen, head_dim=64, causal=False)
+    honest = judged(shape, Flash(), distribution)
+    coarse_v = judged(shape, Flash(coarse="v"), distribution)
+    assert coarse_v.relative_rms_error > 2 * honest.relative_rms_error
+    assert coarse_v.relative_rms_error > coarse_v.relative_rms_bound
+    assert honest.relative_rms_error < 0.7 * honest.relative_rms_bound
+
+
 def test_zeros_fail_where_all_values_are_small():
     check = judged(scenario(seqlen_q=256, seqlen_k=256), WRONG["zeros"], Distribution.SMALL)
     assert not check.passed

@@ -2,11 +2,13 @@
 
 import pytest
 
+from fitness.baselines.fastest import FastestSetting
 from fitness.evaluation import Status
 from fitness.faults import EnvironmentFault
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
 from fitness.measure import Job, measure
+from fitness.race import Bar
 from fitness.watch import Watch
 from tests.fitness.fake_device import KERNELS, FakeBackend, FakeBaseline, binaries, right, scenario, suite_plan
 
@@ -14,13 +16,14 @@ SCENARIOS = (scenario(), scenario(seqlen_k=96), scenario(causal=False))
 PLAN = suite_plan(SCENARIOS, [scenario(seqlen_q=3, seqlen_k=3)])
 
 
-def measured(kernel=right, times_ms=(1.0,), **settings):
+def measured(kernel=right, times_ms=(1.0,), bar=None, **settings):
     backend = FakeBackend({**KERNELS, "kernel": kernel}, times_ms)
     settings = JudgeSettings(
         **{"distributions": (Distribution.NORMAL,), "repeats": 5, "warmups": 1, "bootstrap_draws": 50, **settings}
     )
-    job = Job(plan=PLAN, binaries=binaries(PLAN, "kernel"), settings=settings, rng_seed=1)
-    return measure(job, backend, FakeBaseline(), Watch(lambda step, deadline_s: None, settings)), backend.events
+    job = Job(plan=PLAN, binaries=binaries(PLAN, "kernel"), settings=settings, rng_seed=1, bar=bar)
+    watch = Watch(lambda step, deadline_s: None, settings)
+    return measure(job, backend, FastestSetting(FakeBaseline(), backend), watch), backend.events
 
 
 def test_a_right_candidate_has_a_check_and_a_timing_for_every_scenario():
@@ -36,7 +39,7 @@ def test_a_right_candidate_has_a_check_and_a_timing_for_every_scenario():
 def test_nothing_is_timed_before_everything_is_checked():
     _, events = measured()
     assert events.index("time candidate") > 4
-    assert events[: events.index("flush")].count("candidate") == 4 + 1  # the checks, and the first warm-up
+    assert events[: events.index("flush")].count("candidate") == 4 + 1 + 1  # checks, one twice, and the first warm-up
 
 
 @pytest.mark.parametrize(
@@ -68,7 +71,7 @@ def test_a_candidate_that_is_wrong_only_when_timed_keeps_its_checks_and_no_times
 
     def lazy(tensors, shape):
         calls.append(shape)
-        if len(calls) <= 4:
+        if len(calls) <= 5:
             right(tensors, shape)
 
     found, _ = measured(lazy)
@@ -78,13 +81,15 @@ def test_a_candidate_that_is_wrong_only_when_timed_keeps_its_checks_and_no_times
     assert found.timings == ()
 
 
-def test_a_slow_candidate_is_stopped_early_with_the_timings_so_far():
-    found, _ = measured(times_ms=[1.0] * 10 + [3.0], stop_below_speedup=0.5)
-    assert found.status is Status.PASSED
-    found, _ = measured(stop_below_speedup=1.5)
+def test_what_cannot_reach_the_bar_is_stopped_early_with_the_timings_so_far():
+    ceilings = {each.name: 2.0 for each in SCENARIOS}
+    found, _ = measured(bar=Bar(geomean=1.5, ceilings=ceilings))  # 1, then at most 2 and 2: 1.587
     assert found.status is Status.STOPPED_EARLY
-    assert found.reason == f"speedup 1.000 on {SCENARIOS[0].name}; below 1.5 the rest is not measured"
-    assert len(found.timings) == 1
+    assert found.reason.startswith("after 2 of 3 scenarios, speedup 1.000 on the last")  # 1, 1 and at most 2: 1.26
+    assert [timing.scenario for timing in found.timings] == [each.name for each in SCENARIOS[:2]]
+    assert found.left_intact
+    found, _ = measured(bar=Bar(geomean=1.2, ceilings=ceilings))  # in reach until nothing is left to be timed
+    assert found.status is Status.PASSED
 
 
 def test_a_clock_of_zero_is_nobodys_score():

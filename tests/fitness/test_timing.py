@@ -7,9 +7,11 @@ from itertools import pairwise
 import pytest
 import torch
 
+from fitness.baselines.fastest import FastestSetting
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.judge_settings import JudgeSettings
+from fitness.reference import compute_reference
 from fitness.timing import time_scenario
 from fitness.watch import Party, Watch
 from tests.fitness.fake_device import (
@@ -32,7 +34,8 @@ def timed(kernel=right, times_ms=(1.0,), baseline=None, steps=None, rng_seed=1, 
     settings = JudgeSettings(**{"repeats": 6, "warmups": 1, "bootstrap_draws": 50, **settings})
     watch = Watch(lambda step, deadline_s: None if steps is None else steps.append((step, deadline_s)), settings)
     found = time_scenario(
-        plan(SHAPE), binaries(suite_plan([SHAPE]), "kernel"), backend, baseline or FakeBaseline(), settings,
+        plan(SHAPE), binaries(suite_plan([SHAPE]), "kernel"), backend,
+        FastestSetting(baseline or FakeBaseline(), backend), settings,
         random.Random(rng_seed), watch,
     )  # fmt: skip
     return found, backend.events
@@ -79,24 +82,40 @@ def test_either_side_goes_first_at_times():
     assert all({one, other} == firsts for one, other in zip(order[::2], order[1::2], strict=True))
 
 
-def test_the_inputs_are_new_in_every_pair_and_the_same_for_both():
-    candidates, baselines = [], []
+def test_the_inputs_are_new_in_every_pair_and_nobody_has_seen_them_before_the_candidate():
+    calls = []
 
     def kernel(tensors, shape):
         right(tensors, shape)
-        candidates.append(tensors.q.clone())
+        calls.append(("candidate", tensors.q.clone()))
 
     def attend(tensors, shape):
-        baselines.append(tensors.q.clone())
+        calls.append(("baseline", tensors.q.clone()))
         return right_o(tensors, shape)
 
     timed(kernel, baseline=FakeBaseline(attend=attend), warmups=0)
+    candidates = [i for i, (who, _) in enumerate(calls) if who == "candidate"]
     assert len(candidates) == 6
-    baselines = baselines[1:-1]  # without the call that prepares it and the one that is compared last
-    # Where the baseline went first, it is called once more to be compared, on the same inputs.
-    pairs = [new for old, new in pairwise([baselines[0] + 1, *baselines]) if not torch.equal(old, new)]
-    assert all(torch.equal(one, other) for one, other in zip(candidates, pairs, strict=True))
-    assert not any(torch.equal(one, other) for one, other in pairwise(candidates))
+    for i in candidates:
+        assert not any(torch.equal(q, calls[i][1]) for _, q in calls[:i])
+        assert calls[i + 1][0] == "baseline"  # timed, or called once more to be compared
+        assert torch.equal(calls[i + 1][1], calls[i][1])
+
+
+def test_an_eight_bit_type_in_the_timed_calls_alone_is_caught():
+    """The last call, which is held against the reference, is exact."""
+    calls = []
+
+    def coarse(tensors, shape):
+        right(tensors, shape)
+        calls.append(shape)
+        if 1 < len(calls) < 7:
+            v = tensors.v.to(torch.float8_e4m3fn).to(tensors.v.dtype)
+            tensors.o.copy_(compute_reference(tensors.q, tensors.k, v, shape).o)
+
+    found, _ = timed(coarse)
+    assert found.timing is None
+    assert found.check.reason == "o of timed call 1 is not what the baseline gives on the same inputs"
 
 
 def test_the_baselines_output_is_gone_when_the_candidate_runs():
@@ -173,6 +192,16 @@ def test_no_time_left_means_the_least_number_of_repeats():
     assert len(found.timing.candidate_ms) == 3
 
 
+def test_a_scenario_gets_calls_until_its_interval_is_narrow_enough():
+    """A steady clock is known after the least number of calls, a wild one not after the most."""
+    steady, _ = timed(times_ms=[1.0], repeats=20, least_repeats=4, precision=0.01)
+    assert len(steady.timing.candidate_ms) == 4
+    wild, _ = timed(times_ms=[1.0, 5.0, 1.0, 2.0, 9.0, 1.0, 3.0], repeats=20, least_repeats=4, precision=0.01)
+    assert len(wild.timing.candidate_ms) == 20
+    always, _ = timed(times_ms=[1.0], repeats=20, least_repeats=4)
+    assert len(always.timing.candidate_ms) == 20
+
+
 def test_the_difference_from_the_baseline_is_recorded():
     def attend(tensors, shape):
         o = right_o(tensors, shape)
@@ -183,6 +212,11 @@ def test_the_difference_from_the_baseline_is_recorded():
     assert found.timing.baseline_difference_max == pytest.approx(0.25, rel=0.05)
     elements = 64 * 2 * 32
     assert found.timing.baseline_difference_rms == pytest.approx(0.25 / elements**0.5, rel=0.05)
+
+
+def test_a_broken_baseline_is_named_with_its_setting():
+    with pytest.raises(EnvironmentFault, match=r"the baseline's output \(default\) on b1 .* it is broken here"):
+        timed(baseline=FakeBaseline(attend=lambda tensors, shape: torch.zeros_like(tensors.q)))
 
 
 @pytest.mark.parametrize("factor", [1.2, 0.0, math.nan])

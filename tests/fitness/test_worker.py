@@ -7,7 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from fitness.baselines.fastest import FastestSetting
 from fitness.evaluation import Status
+from fitness.examination import Examination
 from fitness.faults import BaselineUnavailableError, EnvironmentFault
 from fitness.fork_server import start_fork_server
 from fitness.inputs import Distribution
@@ -33,7 +35,8 @@ def open_fake_side(baseline: str = "right", trouble: str = "") -> DeviceSide:
     if trouble:
         raise EnvironmentFault(trouble)
     kernels = {**KERNELS, "breaks_later": breaks_later, "crashes_at_length": crashes_at_length, "raises": raises}
-    return DeviceSide(backend=Breakable(kernels), baseline=BASELINES[baseline]())
+    backend = Breakable(kernels)
+    return DeviceSide(backend=backend, baseline=FastestSetting(BASELINES[baseline](), backend))
 
 
 class Breakable(FakeBackend):
@@ -66,10 +69,15 @@ def crash(tensors, shape):
     os.kill(os.getpid(), signal.SIGABRT)
 
 
+def lacks_memory(tensors, shape):
+    raise MemoryError("64 GiB")
+
+
 BASELINES = {
     "right": FakeBaseline,
     "refuses": functools.partial(FakeBaseline, refuses="no causal mask"),
     "crashes": functools.partial(FakeBaseline, attend=crash),
+    "is too large": functools.partial(FakeBaseline, attend=lacks_memory),
 }
 
 
@@ -152,6 +160,47 @@ def test_an_exception_in_the_harness_is_the_environments_fault_with_its_tracebac
 def test_a_baseline_that_crashes_is_the_environments_fault():
     with opened(baseline="crashes") as worker, pytest.raises(EnvironmentFault, match="preparing the baseline"):
         worker.measure(job("right"))
+
+
+@pytest.mark.parametrize("shares_memory", [False, True])
+def test_no_memory_for_the_baseline_or_the_reference_is_the_environments_fault_in_one_line(shares_memory):
+    with (
+        opened(baseline="is too large", shares_memory=shares_memory) as worker,
+        pytest.raises(EnvironmentFault) as caught,
+    ):
+        worker.measure(job("right"))
+    assert str(caught.value) == (
+        "no memory for the reference or the baseline (64 GiB): free the device of other processes, or choose a suite "
+        "of smaller scenarios"
+    )
+
+
+def examination(kernel, **settings):
+    return Examination(
+        plan=suite_plan([SHAPE]), binaries=binaries(PLAN, kernel), settings=JudgeSettings(**settings), rng_seed=1
+    )
+
+
+def test_an_examination_is_answered(worker):
+    found = worker.examine(examination("right"))
+    assert [bulk.scenario for bulk in found.bulk] == [SHAPE.name]
+    assert found.fault == ""
+
+
+def test_a_death_in_an_examination_is_the_candidates_and_the_next_finds_a_whole_process(worker):
+    died = worker.examine(examination("crashes"))
+    assert f"SIGSEGV while warming up the candidate on {SHAPE.name}" in died.fault
+    late = worker.examine(examination("loops", call_timeout_s=0.3))
+    assert late.fault == f"warming up the candidate on {SHAPE.name} took longer than 0.3 s"
+    assert worker.examine(examination("right")).fault == ""
+
+
+def test_a_fault_in_an_examination_replaces_the_process(worker):
+    worker.examine(examination("right"))
+    before = worker.pid
+    assert worker.examine(examination("faults")).fault == "an illegal address"
+    worker.examine(examination("right"))
+    assert worker.pid != before
 
 
 def test_a_device_that_cannot_be_opened_is_the_environments_fault():

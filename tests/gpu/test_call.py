@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from fitness.backends.cuda_graphs import GraphMaker
 from fitness.inputs import Distribution, draw_inputs
 from fitness.manifest import with_knobs
 from fitness.scenario import ElementType
@@ -96,3 +97,17 @@ def test_the_same_call_gives_the_same_bits_and_a_positive_time(bind):
     assert torch.equal(called(bound, rng_seed=1).o.view(torch.int16), first.view(torch.int16))
     assert not torch.equal(called(bound, rng_seed=2).o, first)
     assert all(bound.replay.time_ms() > 0.0 for _ in range(20))
+
+
+def test_captures_that_are_gone_give_their_memory_back(backend):
+    source = torch.ones(1 << 24, device=backend.device)  # 64 MiB, as is each output
+    graphs = GraphMaker(backend.device, room=1.0)  # never enough is free
+    outputs = []
+    for _ in range(3):
+        graphs.capture(lambda: outputs.append(source * 2.0))
+        outputs.clear()
+    reserved = torch.cuda.memory_reserved()
+    for _ in range(20):
+        graphs.capture(lambda: outputs.append(source * 2.0))
+        outputs.clear()
+    assert torch.cuda.memory_reserved() <= reserved + source.nbytes

@@ -370,3 +370,5 @@ def test_the_best_geomeans_are_those_of_what_passed(archive):
     assert archive.best_geomeans() == (1.5, None)
     archive.record_evaluation(dataclasses.replace(EVALUATION, key="e2", geomean=1.2))
     assert archive.best_geomeans() == (1.5, 1.2)
+    [best] = [each.individual_id for each in archive.scores() if each.geomean == 1.5]
+    assert archive.best_geomeans(without=[best, "nobody"]) == (1.2, 1.2)

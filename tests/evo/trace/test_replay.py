@@ -9,25 +9,39 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from audited_judge import AuditedJudge, wide
 from by_files import ByFiles, by_files
 from knob_model import USAGE, answer, edit, parent_in, prompt_of, turned
 from loopback_server import Canned, LoopbackServer, Received
 from rich.console import Console
-from small_search import DATA, MACHINE, small_config, snapshot, write_table
+from small_search import (
+    DATA,
+    MACHINE,
+    SOURCE,
+    assemble,
+    small_bank,
+    small_config,
+    small_settled,
+    snapshot,
+    write_table,
+)
 from strange_replies import REPLIES
 
 from evo.added_questions import add_question
+from evo.audits import recorded_audits
 from evo.config import AnswererConfig, AnswererKind, Config, SelectionKind
 from evo.console import RunConsole
 from evo.history import Outcome
 from evo.keeping import recorded_attempts
 from evo.prompt import load_template
-from evo.result import read_result
+from evo.result import read_result, write_result
 from evo.run import run_search
+from evo.search import prepare_search
 from evo.trace.replay import Replayed, replay
 from evo.trace.story import story
 from evo.trace.trace import read_trace
 from evo.trace.trace_file import TraceError, write_trace
+from population.archive import create_archive
 from population.archive_reader import read_archive
 from population.run_folder import RunFolder, create_run_folder
 from questions.personal import personal_question
@@ -115,6 +129,25 @@ def test_an_offline_run(table: Path, tmp_path: Path, folder: RunFolder, selectio
     assert_same(folder, again)
     assert {"population", "hall_of_fame", "best", "history", "stop_reason"} <= set(again.compared)
     assert (again.result["generations"], again.result["evaluations"]) == (4, len(again.result["history"]))
+
+
+def test_a_run_with_audits_of_its_wins_and_of_its_best(table: Path, tmp_path: Path, folder: RunFolder) -> None:
+    """The replay has nobody to audit: what was found is in the trace."""
+    config, judge = recorded(table), AuditedJudge(wide, lambda source: source == SOURCE)
+    with create_archive(folder) as archive:
+        search = assemble(config, folder, archive, judge)
+        stop = search.run()
+        search.toolbox.crown()
+        prepared = prepare_search(config, small_settled(config), small_bank(), archive, folder, lambda _: None)
+        write_result(folder, prepared.result(search.state, stop))
+    with read_archive(folder) as archive:
+        found = recorded_audits(archive)
+    assert {audit.failed for audit in found.values()} == {True, False}
+    again = replayed(folder, tmp_path)
+    assert again.differing == ()
+    assert again.result["best"]["audit"] == "passed"
+    with read_archive(again.folder) as archive:
+        assert recorded_audits(archive) == found
 
 
 @pytest.mark.parametrize("evaluations", [1, 6, 11])

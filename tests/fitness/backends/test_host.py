@@ -1,5 +1,6 @@
 """The host backend: guarded tensors, launches in both orders, and kernels that are wrong on purpose."""
 
+import math
 import re
 import shutil
 import signal
@@ -213,6 +214,28 @@ def test_a_write_beside_a_tensor_is_told(compiler, backend, body, violation):
     bound.replay.run()
 
     assert bound.violations() == violation
+
+
+@needs_gxx
+def test_nothing_of_one_call_is_left_for_the_next(compiler, backend):
+    """Not beside a tensor, and not in a local array; whoever left something beside a tensor is told for ever."""
+    body = """if (threadIdx.x > 0) return;
+    params.lse[0] = to_float(params.q[-1]);
+    volatile int kept[300];
+    params.lse[1] = kept[7] == 12345 || kept[200] == 12345;
+    for (int i = 0; i < 300; ++i) kept[i] = 12345;
+    const_cast<Element*>(params.q)[-1] = to_element(3.0f);"""
+    bound = bind(candidate(body), TINY, compiler, backend)
+    found = []
+    for _ in range(3):
+        bound.poison()
+        bound.replay.run()
+        found.append(bound.tensors.lse.flatten()[:2].tolist())
+
+    assert all(math.isnan(beside) for beside, _ in found)
+    assert [local for _, local in found] == [0.0, 0.0, 0.0]
+    bound.poison()
+    assert bound.violations() == "it wrote before the start of q"
 
 
 @needs_gxx

@@ -164,6 +164,33 @@ def test_state_that_outlives_a_call_is_refused_by_name(tmp_path, body, before, n
 
 
 @needs_gxx
+@pytest.mark.parametrize(
+    ("call", "declared", "name"),
+    [
+        ("rand()", 'extern "C" int rand();', "rand"),
+        ("*static_cast<int*>(malloc(4))", 'extern "C" void* malloc(size_t);', "malloc"),
+        ("getpid()", 'extern "C" int getpid();', "getpid"),
+        ("*getenv(\"HOME\")", 'extern "C" char* getenv(const char*);', "getenv"),
+    ],
+)
+def test_a_call_of_the_systems_library_is_refused_by_name(tmp_path, call, declared, name):
+    fault = fault_of(make_compiler(tmp_path), candidate(f"params.lse[0] = {call};", declared))
+
+    assert fault.status is Status.INVALID
+    assert fault.reason == f"the source calls {name}; a portable kernel may call CUDA's own functions only"
+
+
+@needs_gxx
+def test_mathematics_and_copies_are_no_calls_to_refuse(tmp_path):
+    body = """
+    float values[64];
+    memcpy(values, params.lse, sizeof values);
+    params.lse[0] = sinf(values[3]) + powf(values[1], values[2]) + erff(values[4]) + log1pf(values[5]);
+    params.lse[1] = sqrt(double(values[7])) + exp(double(values[8]));"""
+    assert make_compiler(tmp_path).compile(candidate(body), (BF16,))
+
+
+@needs_gxx
 def test_tables_and_shared_memory_are_no_state(tmp_path):
     before = """
 __constant__ float halves[4] = {0.5f, 1.0f, 1.5f, 2.0f};

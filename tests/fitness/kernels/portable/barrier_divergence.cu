@@ -1,4 +1,5 @@
 // expect: RUNTIME_ERROR
+// on a GPU: any
 // Half of the threads wait at another barrier than the other half.
 /*evo
 contract = 1

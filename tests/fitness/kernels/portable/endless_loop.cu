@@ -1,4 +1,5 @@
 // expect: TIMEOUT
+// on a GPU: any
 // One thread never ends.
 /*evo
 contract = 1

@@ -1,4 +1,5 @@
 // expect: INCORRECT
+// on a GPU: any
 // Nobody waits until all the threads have staged their part of a tile.
 /*evo
 contract = 1

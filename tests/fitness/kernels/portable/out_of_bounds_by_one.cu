@@ -1,4 +1,5 @@
 // expect: RUNTIME_ERROR
+// on a GPU: INCORRECT
 // Writes the one element that follows the output.
 /*evo
 contract = 1

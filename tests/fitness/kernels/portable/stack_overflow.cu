@@ -1,4 +1,5 @@
 // expect: RUNTIME_ERROR
+// on a GPU: any
 // A recursion without an end.
 /*evo
 contract = 1

@@ -1,0 +1,264 @@
+"""Whether the gate lets every honest kernel through: FA3, FA4, cuDNN and kernels of ours, on core26, seed after seed.
+
+Each seed draws one set of inputs for every cell, with the distributions by turns; all kernels are held against one
+reference. Every run goes on where the last one in the file stopped and appends a line for each kernel: how many
+outputs, which failed, and the greatest share of each bound that any reached.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import torch
+
+from benchmarks.device import Judge, open_judge
+from evo.data import seed_folder
+from evo.suites import load_suite
+from fitness.backends.backend import Backend, Bound, Tensors
+from fitness.baselines.selection import build_baseline
+from fitness.evaluation import ScenarioCheck, Status
+from fitness.faults import BaselineUnavailableError, CandidateFault
+from fitness.gate import Case, judge
+from fitness.inputs import Distribution, draw_inputs
+from fitness.manifest import read_manifest
+from fitness.plan import ScenarioPlan
+from fitness.planner import plan_scenario
+from fitness.reference import compute_reference
+from fitness.scenario import Scenario, Suite
+from population.atomic_file import strict_json
+
+BASELINES = ("fa3", "fa4", "cudnn")
+LONG = 16384  # keys from which on a reference costs as much as those of all the other cells
+BOUNDS = {
+    "max_error": "max_error_bound", "relative_rms_error": "relative_rms_bound", "mean_error": "mean_error_bound",
+    "row_error": "row_error_bound", "lse_max_error": "lse_max_bound",
+}  # fmt: skip
+Output = tuple[torch.Tensor, torch.Tensor | None]  # o and lse, where there is one
+
+
+@dataclass(frozen=True, kw_only=True)
+class Honest:
+    """One kernel on one cell; `call` gives its output on the cell's inputs, or raises CandidateFault."""
+
+    kernel: str
+    call: Callable[[], Output]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """A cell's inputs, which all its kernels get."""
+
+    scenario: Scenario
+    tensors: Tensors
+    kernels: tuple[Honest, ...]
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """What a run found of one kernel."""
+
+    outputs: dict[str, int] = field(default_factory=dict)  # by cell
+    failures: list[str] = field(default_factory=list)
+    shares: dict[str, float] = field(default_factory=dict)  # by bound: the greatest error as a share of it
+
+    def add(self, check: ScenarioCheck) -> None:
+        """Count a verdict."""
+        self.outputs[check.scenario] = self.outputs.get(check.scenario, 0) + 1
+        if not check.passed:
+            place = f"{check.scenario}, {check.distribution} inputs, seed {check.input_seed}"
+            self.failures.append(f"{place}: {check.reason}")
+        for name, bound in BOUNDS.items():
+            error, allowed = getattr(check, name), getattr(check, bound)
+            if error is not None and allowed:
+                self.shares[name] = max(self.shares.get(name, 0.0), error / allowed)
+
+
+def main() -> None:
+    """Run until the seeds or the seconds are used up; append what was found."""
+    arguments = _arguments()
+    deadline = time.monotonic() + arguments.seconds
+    suite = load_suite("core26")
+    with open_judge() as judge_parts:
+        from fitness.backends.cuda import CudaBackend  # CuPy, which only GPU machines have
+
+        backend = CudaBackend(device_index=0)
+        cells, versions = _lay_out(judge_parts, backend, suite, arguments)
+        first = _next_seed(arguments.out)
+        prepared, tallies, seed = time.monotonic(), dict[str, Tally](), first
+        while seed < first + arguments.seeds and time.monotonic() < deadline:
+            _one_seed(seed, cells, tallies, long_every=arguments.long_every)
+            seed += 1
+        seconds = time.monotonic() - prepared
+        machine = judge_parts.machine
+    circumstances = {
+        "device": machine.gpus[0].name, "driver": machine.driver,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "command": " ".join(["python3", *sys.argv]),
+        "suite": suite.name, "first_seed": first, "seeds": seed - first, "seconds": round(seconds, 1),
+    }  # fmt: skip
+    _append(arguments.out, circumstances, tallies, versions)
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--out", type=Path, default=Path("docs/results/honest-kernels.jsonl"), help="appended to")
+    parser.add_argument("--seeds", type=int, default=1000, help="at most so many in this run")
+    parser.add_argument("--seconds", type=float, default=300.0, help="no seed begins later than this")
+    parser.add_argument("--long-every", type=int, default=10, help="cells of 16k tokens in every so many-th seed")
+    parser.add_argument("--slowest-ms", type=float, default=20.0, help="a kernel slower than that gets no dearer cells")
+    parser.add_argument("--only", nargs="*", help="kernels by name; all where left out")
+    arguments: argparse.Namespace = parser.parse_args()
+    return arguments
+
+
+def _sources() -> dict[str, Path]:
+    """Our own kernels by name."""
+    folder = seed_folder()
+    found = [*sorted(folder.glob("*.cu")), *sorted(folder.with_name("champion").glob("*.cu"))]
+    hopper = Path("tests/fitness/kernels/hopper/h1.cu")
+    return {path.stem: path for path in [*found, hopper] if path.exists()}
+
+
+def _lay_out(
+    parts: Judge, backend: Backend, suite: Suite, arguments: argparse.Namespace
+) -> tuple[list[Cell], dict[str, str]]:
+    """The cells with their kernels, and the kernels' versions."""
+    wanted = arguments.only or [*BASELINES, *_sources()]
+    versions: dict[str, str] = {}
+    kernels: dict[str, list[Honest]] = {cell.name: [] for cell in suite.scenarios}
+    tensors = {cell.name: _inputs(cell) for cell in suite.scenarios}
+    for name in wanted:
+        try:
+            if name in BASELINES:
+                made = _baseline(name, suite, tensors)
+            else:
+                made = _candidate(_sources()[name], parts, backend, suite, tensors)
+            for cell, version, honest in made:
+                if _milliseconds(honest.call) > arguments.slowest_ms:
+                    break
+                kernels[cell].append(honest)
+                versions[honest.kernel] = version
+        except (BaselineUnavailableError, CandidateFault) as fault:
+            print(f"{name} is left out: {fault}")
+    cells = [
+        Cell(scenario=cell, tensors=tensors[cell.name], kernels=tuple(kernels[cell.name])) for cell in suite.scenarios
+    ]
+    return cells, versions
+
+
+def _inputs(cell: Scenario) -> Tensors:
+    q = torch.zeros(cell.batch, cell.seqlen_q, cell.heads, cell.head_dim, dtype=torch.bfloat16, device="cuda")
+    k, v = (q.new_zeros(cell.batch, cell.seqlen_k, cell.kv_heads, cell.head_dim) for _ in range(2))
+    draw_inputs(Distribution.NORMAL, 0, q, k, v)
+    lse = torch.empty(cell.batch, cell.heads, cell.seqlen_q, device="cuda")
+    return Tensors(q=q, k=k, v=v, o=torch.empty_like(q), lse=lse)
+
+
+def _baseline(name: str, suite: Suite, tensors: Mapping[str, Tensors]) -> Iterator[tuple[str, str, Honest]]:
+    baseline = build_baseline(name)
+    for cell in _cheapest_first(suite):
+        if not baseline.cannot(cell):
+            for setting, call in baseline.calls(tensors[cell.name], cell).items():
+                kernel = name if setting == "default" else f"{name} ({setting})"
+                yield cell.name, baseline.version, Honest(kernel=kernel, call=_without_lse(call))
+
+
+def _cheapest_first(suite: Suite) -> list[Scenario]:
+    return sorted(suite.scenarios, key=lambda cell: cell.flops)
+
+
+def _without_lse(call: Callable[[], torch.Tensor]) -> Callable[[], Output]:
+    return lambda: (call(), None)
+
+
+def _candidate(
+    path: Path, parts: Judge, backend: Backend, suite: Suite, tensors: Mapping[str, Tensors]
+) -> Iterator[tuple[str, str, Honest]]:
+    source = path.read_text(encoding="utf-8")
+    plans = list(_plans(source, suite, parts.gpu.sm_count))
+    builds = tuple(dict.fromkeys(plan.build for plan in plans))
+    binaries = {build.build: build.binary for build in parts.compiler.compile(source, builds)}
+    for plan in plans:
+        cell = plan.scenario.name
+        call = _called(backend.bind(plan, binaries[plan.build]), tensors[cell])
+        yield cell, parts.compiler.version, Honest(kernel=path.stem, call=call)
+
+
+def _plans(source: str, suite: Suite, sm_count: int) -> Iterator[ScenarioPlan]:
+    """The cells that a kernel supports."""
+    manifest = read_manifest(source)
+    for cell in _cheapest_first(suite):
+        try:
+            yield plan_scenario(manifest, cell, sm_count)
+        except CandidateFault as fault:
+            if fault.status is not Status.UNSUPPORTED:
+                raise
+
+
+def _called(bound: Bound, inputs: Tensors) -> Callable[[], Output]:
+    def call() -> Output:
+        for name in ("q", "k", "v"):
+            getattr(bound.tensors, name).copy_(getattr(inputs, name))
+        bound.poison()
+        bound.replay.run()
+        return bound.tensors.o, bound.tensors.lse
+
+    return call
+
+
+def _milliseconds(call: Callable[[], Output]) -> float:
+    call()
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    call()
+    torch.cuda.synchronize()
+    return (time.perf_counter() - start) * 1e3
+
+
+def _one_seed(seed: int, cells: Sequence[Cell], tallies: dict[str, Tally], *, long_every: int) -> None:
+    kinds = tuple(Distribution)
+    distribution = kinds[(seed + seed // long_every) % len(kinds)]  # so that the long cells get each in turn, too
+    for cell in cells:
+        if cell.scenario.seqlen_k >= LONG and seed % long_every:
+            continue
+        inputs = cell.tensors
+        draw_inputs(distribution, seed, inputs.q, inputs.k, inputs.v)
+        reference = compute_reference(inputs.q, inputs.k, inputs.v, cell.scenario)
+        for honest in cell.kernels:
+            case = Case(scenario=cell.scenario.name, distribution=distribution, stage=honest.kernel, input_seed=seed)
+            o, lse = honest.call()
+            check = judge(o, reference.lse if lse is None else lse, reference, case)
+            tallies.setdefault(honest.kernel, Tally()).add(check)
+
+
+def _next_seed(path: Path) -> int:
+    """The seed after the last one in the file."""
+    if not path.exists():
+        return 0
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    return max((line["first_seed"] + line["seeds"] for line in lines), default=0)
+
+
+def _append(
+    path: Path, circumstances: Mapping[str, object], tallies: Mapping[str, Tally], versions: Mapping[str, str]
+) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        for kernel, tally in tallies.items():
+            shares = {name: round(share, 4) for name, share in tally.shares.items()}
+            found = {"outputs": sum(tally.outputs.values()), "failed": len(tally.failures), "shares": shares}
+            record = {"kernel": kernel, "version": versions[kernel], **circumstances, **found}
+            record |= {"cells": tally.outputs, "failures": tally.failures}
+            file.write(strict_json(record, sort_keys=False) + "\n")
+            print(f"{kernel}: {found['outputs']} outputs, {found['failed']} failed, {shares}")
+            for failure in tally.failures[:5]:
+                print(f"  {failure}")
+    print(f"appended to: {path}; {circumstances['seconds']} s")
+
+
+if __name__ == "__main__":
+    main()

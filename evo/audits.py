@@ -1,0 +1,42 @@
+"""The audits that an archive holds, and its evaluations in their light: what an audit refused counts as wrong."""
+
+from collections.abc import Iterator
+
+from fitness.audit_record import Audit, refused
+from fitness.evaluation import Evaluation
+from population.archive_reader import ArchiveReader
+from population.atomic_file import parse_json
+
+AUDIT_EVENT = "audit"  # of a suspicious win, when it was judged
+CHAMPION_EVENT = "champion_audit"  # of the best, when the run came to its end
+
+
+def recorded_audits(archive: ArchiveReader, *kinds: str) -> dict[str, Audit]:
+    """The audits of these kinds, or of both, by the individual's id; the later one holds the earlier one's checks."""
+    audits: dict[str, Audit] = {}
+    for event in archive.events():
+        if event.kind in (kinds or (AUDIT_EVENT, CHAMPION_EVENT)) and event.key is not None:
+            audits[event.key] = Audit.from_json(parse_json(event.record))
+    return audits
+
+
+def recorded_audit(archive: ArchiveReader, kind: str, individual_id: str) -> Audit | None:
+    """One kind of audit of one individual, or None."""
+    event = archive.event(kind, individual_id)
+    return None if event is None else Audit.from_json(parse_json(event.record))
+
+
+def judged_evaluations(archive: ArchiveReader) -> Iterator[tuple[str, Evaluation]]:
+    """Every evaluation with its individual's id, in the order in which they were made."""
+    audits = recorded_audits(archive)
+    for record in archive.evaluations():
+        evaluation, audit = Evaluation.from_json(parse_json(record.record)), audits.get(record.individual_id)
+        failed = audit is not None and audit.failed and evaluation.geomean is not None
+        yield record.individual_id, refused(evaluation, audit) if failed and audit else evaluation
+
+
+def verdict(audit: Audit | None) -> str:
+    """An audit in a word or two: passed, failed, or not run (for want of anything that could be checked here)."""
+    if audit is None:
+        return "not run"
+    return "failed" if audit.failed else "passed" if audit.passed else "not run"

@@ -1,0 +1,34 @@
+"""`evo report`: a run as one HTML file."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from evo.report.page import report_page
+from evo.report.pictures import require_pictures
+from evo.report.reading import read_account
+from evo.run_options import locate_run
+from evo.settings import ConfigError
+from population.atomic_file import write_atomically
+from population.run_folder import open_run_folder
+
+_USAGE = "expected evo report RUN [--out FILE]"
+
+
+def report(arguments: Sequence[str], console: Console) -> int:
+    """Exit code 0. Raises ConfigError for a bad command line, RunFault for a run that cannot be read, and OSError."""
+    match arguments:
+        case [name] | ["--out", _, name] | [name, "--out", _] if not name.startswith("-"):
+            out = None if len(arguments) == 1 else Path(arguments[arguments.index("--out") + 1])
+        case _:
+            raise ConfigError(f"report: {' '.join(arguments) or 'no run named'}; {_USAGE}")
+    require_pictures()
+    run = open_run_folder(locate_run(name).path)
+    page = report_page(read_account(run, now=time.time()))
+    path = out or run.report
+    write_atomically(path, page.html)
+    console.print(Text(f"written: {path}"), soft_wrap=True)
+    return 0

@@ -1,0 +1,1 @@
+"""Programs that draw a run's figures as it goes: who is told, and of what."""

@@ -1,0 +1,111 @@
+"""What is told of a run, and to whom: the configured logger, once for each evaluation."""
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from evo.config import Config, LoggerKind
+from evo.history import History
+from evo.loggers.logger import Forgiving, Logger, Silent
+from evo.run_settings import flatten_settings
+from evo.settings import ConfigError
+from evo.tracking import Tracker
+from fitness.evaluation import Evaluation, Status
+from population.archive import Archive
+from population.atomic_file import parse_json, strict_json
+from population.records import EventRecord
+from population.run_folder import RunFolder
+
+MLFLOW_EVENT = "mlflow_run"
+
+_PACKAGES = {LoggerKind.tensorboard: "tensorboard", LoggerKind.mlflow: "mlflow-skinny"}  # of the module `kind`
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Tells a logger of evaluations that no earlier part of the run told it of."""
+
+    logger: Logger
+    told: int  # evaluations before this part
+
+    def judged(self, evaluation: Evaluation, history: History, tracker: Tracker) -> None:
+        """One more evaluation, which the history and the tracker know of already."""
+        if tracker.evaluations > self.told:
+            self.logger.log(figures_of(evaluation, history, tracker), tracker.evaluations)
+
+
+NO_REPORT = Report(logger=Silent(), told=0)
+
+
+def figures_of(evaluation: Evaluation, history: History, tracker: Tracker) -> dict[str, float]:
+    """The figures after an evaluation; counts are of the whole run. A geomean is there only where something passed."""
+    figures: dict[str, float] = {"evaluations": tracker.evaluations, "spend_usd": tracker.spend_usd()}
+    if tracker.best_geomean > 0.0:
+        figures["geomean/best"] = tracker.best_geomean
+    if evaluation.geomean is not None:
+        figures["geomean/candidate"] = evaluation.geomean
+    for each in history.evaluations():
+        if each.status is not Status.PASSED:
+            key = f"failures/{each.status}"
+            figures[key] = figures.get(key, 0) + 1
+    for layer in history.judged_layers():
+        key = f"questions/{layer}"
+        figures[key] = figures.get(key, 0) + 1
+    return figures
+
+
+def require_logger(config: Config, find: Callable[[str], object] = importlib.util.find_spec) -> None:
+    """Raise ConfigError where the configured logger's package is not installed, before a run begins.
+
+    `find` gives None for a module that is not there.
+    """
+    kind = config.logger.kind
+    if kind in _PACKAGES and find(kind.value) is None:
+        raise ConfigError(
+            f"logger={kind.value}: {_PACKAGES[kind]} is not installed; install it with: pip install "
+            f"'question-evo[{kind.value}]', or leave the logger out"
+        )
+
+
+@contextmanager
+def open_report(config: Config, run: RunFolder, archive: Archive, warn: Callable[[str], None]) -> Iterator[Report]:
+    """The report to the configured logger, closed afterwards. Raises ConfigError where its package is missing."""
+    require_logger(config)
+    if config.logger.kind is LoggerKind.none:
+        yield NO_REPORT
+        return
+    logger = Forgiving(config.logger.kind.value, lambda: _opened(config, run, archive), warn)
+    try:
+        yield Report(logger=logger, told=archive.evaluation_count())
+    finally:
+        logger.close()
+
+
+def _known_run(archive: Archive, uri: str) -> str | None:
+    event = archive.event(MLFLOW_EVENT, uri)
+    return None if event is None else str(parse_json(event.record))
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else strict_json(value)
+
+
+def _opened(config: Config, run: RunFolder, archive: Archive) -> Logger:
+    """The configured logger, with the settings as its parameters. The packages take seconds to import."""
+    settings = {key: _text(value) for key, value in flatten_settings(config).items()}
+    if config.logger.kind is LoggerKind.tensorboard:
+        from evo.loggers.tensorboard import TensorBoard
+
+        return TensorBoard(run.path / "tensorboard", settings)
+    from evo.loggers.mlflow import Mlflow
+
+    uri = config.logger.tracking_uri
+    return Mlflow(
+        tracking_uri=uri,
+        experiment=config.logger.experiment,
+        name=run.path.name,
+        settings=settings,
+        known=_known_run(archive, uri),
+        remember=lambda name: archive.record_event(EventRecord(kind=MLFLOW_EVENT, key=uri, record=strict_json(name))),
+    )

@@ -1,0 +1,141 @@
+"""What an audit measures in the worker: bulk against single calls, and time against work at shapes not seen before."""
+
+import math
+import random
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fitness.backends.backend import Backend
+from fitness.baselines.fastest import FastestSetting
+from fitness.correctness import SEED_BITS, bind_watched, judge_output
+from fitness.evaluation import Status
+from fitness.faults import CandidateFault
+from fitness.gate import Case
+from fitness.inputs import draw_inputs
+from fitness.judge_settings import JudgeSettings
+from fitness.plan import Build, ScenarioPlan, SuitePlan
+from fitness.timing import TIMED_DISTRIBUTION, Pair, make_pair
+from fitness.watch import Watch
+
+BULK_MS = 10.0  # about as long as one bulk of calls takes
+BULK_CALLS = (4, 100)  # at least and at most
+ROUNDS = 7
+SCALED_CALLS = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examination:
+    """One compiled candidate to be examined; picklable. `rng_seed` decides every input."""
+
+    plan: SuitePlan  # `scenarios` are timed in bulk, `edges` once at each size
+    binaries: Mapping[Build, Path]
+    settings: JudgeSettings
+    rng_seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BulkTiming:
+    """Medians in milliseconds a call, from a warm cache both times."""
+
+    scenario: str
+    candidate_single_ms: float
+    baseline_single_ms: float
+    candidate_bulk_ms: float
+    baseline_bulk_ms: float
+
+    @property
+    def agreement(self) -> float:
+        """The speedup in bulk over that of single calls: 1 for an honest clock."""
+        bulk = self.baseline_bulk_ms / self.candidate_bulk_ms
+        return bulk / (self.baseline_single_ms / self.candidate_single_ms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Examined:
+    """What was measured up to the candidate's first fault."""
+
+    bulk: tuple[BulkTiming, ...] = ()
+    scaled_ms: Mapping[str, float]  # scenario name to the median of single calls from a cold cache
+    fault: str = ""
+
+
+def examine(job: Examination, backend: Backend, baseline: FastestSetting, watch: Watch) -> Examined:
+    """The measurements. Raises EnvironmentFault for a fault that is not the candidate's."""
+    rng = random.Random(job.rng_seed)  # noqa: S311  # the secret is its seed
+    bulk: list[BulkTiming] = []
+    scaled: dict[str, float] = {}
+    fault = ""
+    try:
+        for plan in job.plan.scenarios:
+            bound = bind_watched(plan, job.binaries, backend, watch)
+            pair = make_pair(plan.scenario, bound, backend, baseline, watch)
+            pair.set_inputs(rng.getrandbits(SEED_BITS))
+            bulk.append(time_in_bulk(pair, watch))
+        for plan in job.plan.edges:
+            scaled[plan.scenario.name] = _time_scaled(plan, job, backend, rng, watch)
+    except CandidateFault as found:
+        fault = found.reason
+    return Examined(bulk=tuple(bulk), scaled_ms=scaled, fault=fault)
+
+
+def time_in_bulk(pair: Pair, watch: Watch) -> BulkTiming:
+    """Single calls and bulks of calls by turns. Raises CandidateFault where the last output of a bulk is wrong.
+
+    Each single call comes after an untimed one of the same side, so that it finds the cache as a call in a bulk does.
+    """
+    pair.warm_up()
+    name, candidate, baseline = pair.scenario.name, pair.bound.replay, pair.baseline.replay
+    rounds: list[tuple[float, float, float, float]] = []
+    calls = 0
+    for _ in range(ROUNDS):
+        with watch.candidate(f"timing single calls on {name}"):
+            candidate.run()
+            pair.bound.poison()
+            candidate_ms = candidate.time_ms()
+        baseline.run()
+        baseline_ms = baseline.time_ms()
+        calls = calls or _calls_for(min(candidate_ms, baseline_ms))
+        pair.bound.poison()
+        with watch.candidate(f"timing {calls} calls in a row on {name}"):
+            candidate_bulk_ms = candidate.bulk_ms(calls) / calls
+        if not pair.agrees():
+            raise _wrong(f"after {calls} calls in a row on {name}, o is not what the baseline gives")
+        rounds.append((candidate_ms, baseline_ms, candidate_bulk_ms, baseline.bulk_ms(calls) / calls))
+    single, baseline_single, bulk, baseline_bulk = (statistics.median(times) for times in zip(*rounds, strict=True))
+    return BulkTiming(
+        scenario=name, candidate_single_ms=single, baseline_single_ms=baseline_single, candidate_bulk_ms=bulk,
+        baseline_bulk_ms=baseline_bulk,
+    )  # fmt: skip
+
+
+def _time_scaled(
+    plan: ScenarioPlan, job: Examination, backend: Backend, rng: random.Random, watch: Watch
+) -> float:
+    """Median milliseconds of a call from a cold cache, once its output is right at this size."""
+    scenario, times = plan.scenario, []
+    bound = bind_watched(plan, job.binaries, backend, watch)
+    tensors, input_seed = bound.tensors, 0
+    for _ in range(SCALED_CALLS):
+        input_seed = rng.getrandbits(SEED_BITS)
+        draw_inputs(TIMED_DISTRIBUTION, input_seed, tensors.q, tensors.k, tensors.v)
+        bound.poison()
+        with watch.candidate(f"timing the candidate on {scenario.name}"):
+            backend.flush_cache()
+            times.append(bound.replay.time_ms())
+    case = Case(scenario=scenario.name, distribution=TIMED_DISTRIBUTION, stage="audit", input_seed=input_seed)
+    check = judge_output(bound, scenario, TIMED_DISTRIBUTION, case)
+    watch.harness(f"checked {scenario.name}", check)
+    if not check.passed:
+        raise _wrong(f"wrong output on {scenario.name}: {check.reason}")
+    return statistics.median(times)
+
+
+def _calls_for(call_ms: float) -> int:
+    least, most = BULK_CALLS
+    return most if call_ms <= 0 else max(least, min(most, math.ceil(BULK_MS / call_ms)))
+
+
+def _wrong(reason: str) -> CandidateFault:
+    return CandidateFault(Status.INCORRECT, reason)

@@ -1,0 +1,1 @@
+"""A kernel as an operator for torch, outside of any search: what makes a winner usable."""

@@ -1,0 +1,124 @@
+"""compute-sanitizer: what its tools say of a candidate's kernels, each tool in a small process of its own."""
+
+import os
+import pickle
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fitness.audit_record import AuditCheck, Finding
+from fitness.child_environment import listed_environment
+from fitness.sanitized import Sanitized
+
+TOOLS = ("memcheck", "racecheck", "initcheck")
+TIMEOUT_S = 300.0  # for one tool: it starts torch, and makes kernels many times slower
+
+_PLACES = (Path("/usr/local/cuda/bin/compute-sanitizer"),)  # where CUDA installs it, which is not always on the PATH
+_MARK = "========="
+_MISSING = (
+    "compute-sanitizer is neither on the PATH nor below /usr/local/cuda; it comes with the CUDA toolkit"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolRun:
+    """How a tool's process ended; `timed_out` where it was ended by us."""
+
+    exit_code: int
+    output: str
+    timed_out: bool = False
+
+
+class Sanitizer:
+    """`compute-sanitizer` at a path (None: there is none). Of the `environment` the process gets what is listed."""
+
+    def __init__(self, program: Path | None, environment: Mapping[str, str]) -> None:
+        self._program = program
+        self._environment = listed_environment(environment)
+
+    def check(self, tool: str, job: Sanitized) -> AuditCheck:
+        """What a tool says of the job's kernels: failed for an error in one of them, skipped where it cannot say."""
+        if self._program is None:
+            return AuditCheck(name=tool, finding=Finding.SKIPPED, detail=_MISSING)
+        with tempfile.TemporaryDirectory(prefix="evo-sanitizer-") as folder:
+            path = Path(folder, "job.pickle")
+            path.write_bytes(pickle.dumps(job))
+            runner = (sys.executable, "-m", "fitness.sanitized", str(path))
+            command = (str(self._program), "--tool", tool, *runner)
+            try:
+                ended = _run(command, {**self._environment, "TMPDIR": folder})
+            except OSError as error:
+                return AuditCheck(name=tool, finding=Finding.SKIPPED, detail=f"it does not start: {error}")
+        kernels = {launch.kernel for plan, _ in job.plans for launch in plan.launches}
+        return read_report(tool, ended, kernels, len(job.plans))
+
+
+def find_sanitizer() -> Sanitizer:
+    """The one on the PATH, or where CUDA installs it."""
+    found = shutil.which("compute-sanitizer")
+    places = [Path(found)] if found else [place for place in _PLACES if place.is_file()]
+    return Sanitizer(places[0] if places else None, os.environ)
+
+
+def read_report(tool: str, ended: ToolRun, kernels: set[str], builds: int) -> AuditCheck:
+    """The verdict in a tool's output. Reports that name none of the kernels are torch's or the driver's."""
+    reports = [each for each in _reports(ended.output) if _is_error(each[0]) and _names(each, kernels)]
+    if reports:
+        first = " | ".join(reports[0][:4])[:400]
+        return AuditCheck(name=tool, finding=Finding.FAILED, detail=f"{len(reports)} errors, the first: {first}")
+    if ended.timed_out:
+        return AuditCheck(name=tool, finding=Finding.SKIPPED, detail=f"it took longer than {TIMEOUT_S:g} s")
+    if ended.exit_code != 0:
+        last = [line.strip() for line in ended.output.splitlines() if line.strip()][-1:] or ["it wrote nothing"]
+        detail = f"it ended with exit code {ended.exit_code} and no report on the kernels: {last[0][:300]}"
+        return AuditCheck(name=tool, finding=Finding.SKIPPED, detail=detail)
+    return AuditCheck(name=tool, finding=Finding.PASSED, detail=f"{builds} builds, one call each, without an error")
+
+
+def _reports(output: str) -> list[list[str]]:
+    """The tool's paragraphs: a first line, and the deeper lines that belong to it."""
+    reports: list[list[str]] = []
+    for line in output.splitlines():
+        if not line.startswith(_MARK):
+            continue
+        text = line.removeprefix(_MARK)
+        if text.startswith("     ") and reports:
+            reports[-1].append(text.strip())
+        elif text.strip():
+            reports.append([text.strip()])
+    return reports
+
+
+def _is_error(first_line: str) -> bool:
+    """Whether a paragraph is an error: racecheck also writes warnings and information, and every tool a summary."""
+    return not first_line.startswith(("Warning", "Info", "ERROR SUMMARY", "RACECHECK SUMMARY", "COMPUTE-SANITIZER"))
+
+
+def _names(report: Sequence[str], kernels: set[str]) -> bool:
+    words = set(re.findall(r"\w+", " ".join(report)))
+    return bool(words & kernels)
+
+
+def _run(command: Sequence[str], environment: Mapping[str, str]) -> ToolRun:
+    """All that the command writes. Raises OSError where it does not start."""
+    with subprocess.Popen(  # noqa: S603  # our own runner, under the sanitizer
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=TIMEOUT_S)
+            return ToolRun(exit_code=process.returncode, output=output)
+        except subprocess.TimeoutExpired as late:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            return ToolRun(exit_code=-signal.SIGKILL, output=_text(late.stdout), timed_out=True)
+
+
+def _text(output: str | bytes | None) -> str:
+    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""

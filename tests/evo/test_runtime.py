@@ -1,0 +1,47 @@
+"""From a kernel's file to an operator: what is refused as it is loaded, and what a call says without a GPU."""
+
+import pytest
+import torch
+
+from evo.data import seed_folder
+from evo.runtime import load_kernel
+from fitness.evaluation import Status
+from fitness.faults import CandidateFault, EnvironmentFault
+
+MMA = seed_folder() / "mma.cu"
+
+
+def test_the_same_text_gives_the_same_operator(tmp_path):
+    copy = tmp_path / "copy.cu"
+    copy.write_text(MMA.read_text())
+    first = load_kernel(MMA, cache=tmp_path)
+    assert load_kernel(str(copy), cache=tmp_path) is first
+    other = load_kernel(MMA, cache=tmp_path / "another")
+    assert other is not first
+    copy.write_text(MMA.read_text() + "\n")
+    assert load_kernel(copy, cache=tmp_path) not in (first, other)
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"missing\.cu"):
+        load_kernel(tmp_path / "missing.cu")
+
+
+@pytest.mark.parametrize(
+    ("changed", "reason"),
+    [(("contract = 1", "contract = 2"), "contract"), (("attention.cuh", "stdio.h"), "a kernel may include")],
+)
+def test_a_source_that_is_no_candidate_is_refused_as_it_is_loaded(tmp_path, changed, reason):
+    path = tmp_path / "kernel.cu"
+    path.write_text(MMA.read_text().replace(*changed))
+    with pytest.raises(CandidateFault, match=reason) as caught:
+        load_kernel(path, cache=tmp_path)
+    assert caught.value.status is Status.INVALID
+
+
+def test_tensors_that_are_on_no_gpu(tmp_path):
+    attention = load_kernel(MMA, cache=tmp_path)
+    q = torch.zeros(1, 8, 2, 64, dtype=torch.bfloat16)
+    with pytest.raises(EnvironmentFault, match="the tensors are on cpu; the kernel needs an NVIDIA GPU"):
+        attention(q, q, q, causal=True)
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,206 @@
+"""The order of an audit's checks and what each holds against a candidate. Fakes compile, measure and examine."""
+
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fitness.audit import Auditor, FullSuite, scaled
+from fitness.audit_record import Finding
+from fitness.evaluation import Status
+from fitness.examination import BulkTiming, Examined
+from fitness.faults import BaselineUnavailableError
+from fitness.judge_settings import JudgeSettings
+from fitness.measure import Measured
+from fitness.roof import Roof
+from fitness.sanitizer import TOOLS, Sanitizer
+from fitness.scenario import Suite
+from fitness.worker import BaselineFacts
+from tests.fitness.fake_device import scenario
+from tests.fitness.test_evaluator import SUITE, TARGET, FakeCompiler, FakeWorker, evaluator, source, timing
+
+ROOF = Roof(tflops=1.0, gb_per_s=1000.0)
+FULL = FullSuite(
+    suite=Suite(name="full", scenarios=(scenario(seqlen_q=96, seqlen_k=96),)),
+    settings=JudgeSettings(bootstrap_draws=10),
+)
+
+
+class Device(FakeWorker):
+    """Answers examinations in turn by `bulk` (agreement by scenario) and `scaled` (milliseconds by batch)."""
+
+    def __init__(self, *, bulk=({},), scaled=None, fault="", refuses="", outcomes=None):
+        super().__init__(outcomes)
+        self.bulk, self.scaled, self.fault, self.refuses = list(bulk), scaled or {}, fault, refuses
+        self.examined = []
+
+    def baseline(self, suite):
+        if self.refuses:
+            raise BaselineUnavailableError(self.refuses)
+        return BaselineFacts(name="fake", version="1", roof=ROOF)
+
+    def examine(self, job):
+        self.examined.append(job)
+        if not job.plan.scenarios:
+            times = {each.scenario.name: self.scaled.get(each.scenario.batch, 1.0) for each in job.plan.edges}
+            return Examined(scaled_ms=times, fault=self.fault)
+        agreements = self.bulk.pop(0) if self.bulk else {}
+        names = [each.scenario.name for each in job.plan.scenarios]
+        return Examined(bulk=tuple(in_bulk(name, agreements.get(name, 1.0)) for name in names), scaled_ms={})
+
+
+def in_bulk(name, agreement, milliseconds=1.0):
+    return BulkTiming(
+        scenario=name, candidate_single_ms=milliseconds, baseline_single_ms=2 * milliseconds,
+        candidate_bulk_ms=milliseconds / agreement, baseline_bulk_ms=2 * milliseconds,
+    )  # fmt: skip
+
+
+def auditor(device, *, on_gpu=True, full=None, roof=None, compiler=None):
+    judge = evaluator(device, compiler, target=replace(TARGET, roof=roof))
+    rng = random.Random(1)
+    return Auditor(judge, device, on_gpu=on_gpu, sanitizer=Sanitizer(None, {}), full=full, rng=rng), judge
+
+
+def audited(device, word="right", **rest):
+    auditing, judge = auditor(device, **rest)
+    return {check.name: check for check in auditing.audit(source(word), judge.evaluate(source(word)))}
+
+
+def test_on_a_gpu_every_check_is_made_or_says_why_not():
+    found = audited(Device())
+    assert list(found) == [
+        "new inputs", "bulk against single calls", "time against work", "cycles inside against time outside", *TOOLS
+    ]  # fmt: skip
+    assert [check.finding for check in found.values()] == [Finding.PASSED] * 3 + [Finding.SKIPPED] * 4
+    assert found["new inputs"].detail == "right again; 2.0000 × the baseline, 2.0000 × before"
+    assert found["bulk against single calls"].detail == "the speedups of 2 scenarios agree within 5%"
+
+
+def test_on_a_processor_new_inputs_are_all():
+    device = Device()
+    assert list(audited(device, on_gpu=False)) == ["new inputs"]
+    assert len({job.rng_seed for job in device.jobs}) == 2  # other inputs than those that it was measured on
+    assert device.examined == []
+
+
+def test_a_kernel_that_is_wrong_on_new_inputs_fails_and_nothing_more_is_asked():
+    device = Device()
+    auditing, judge = auditor(device)
+    evaluation = judge.evaluate(source("right"))
+    device.outcomes = {"right": Measured(status=Status.INCORRECT, reason="wrong output on …")}
+    [check] = auditing.audit(source("right"), evaluation)
+    assert (check.finding, check.detail) == (Finding.FAILED, "INCORRECT: wrong output on …")
+
+
+@pytest.mark.parametrize(("on_gpu", "finding"), [(True, Finding.FAILED), (False, Finding.PASSED)])
+def test_a_speed_that_does_not_come_again_fails_where_the_clock_is_steady(on_gpu, finding):
+    auditing, judge = auditor(Device(), on_gpu=on_gpu)
+    lucky = replace(judge.evaluate(source("right")), geomean=2.2)
+    assert auditing.audit(source("right"), lucky)[0].finding is finding
+
+
+def test_a_speedup_that_bulk_denies_twice_fails():
+    name = SUITE.scenarios[1].name
+    device = Device(bulk=[{name: 0.8}, {name: 0.85}])
+    found = audited(device)["bulk against single calls"]
+    assert (found.finding, found.detail) == (
+        Finding.FAILED, f"on {name} the speedup in bulk is 0.850 times that of single calls"
+    )  # fmt: skip
+    assert [each.scenario.name for each in device.examined[1].plan.scenarios] == [name]
+
+
+def test_one_bad_bulk_is_an_accident():
+    found = audited(Device(bulk=[{SUITE.scenarios[0].name: 1.2}, {}]))["bulk against single calls"]
+    assert found.finding is Finding.PASSED
+
+
+def test_a_fault_in_an_examination_fails():
+    assert audited(Device(fault="an illegal address"))["time against work"].detail == "an illegal address"
+
+
+def test_time_that_falls_as_the_work_grows_fails():
+    """Batches of 1, 2 and 4; head_dim 64 and 32 alike."""
+    found = audited(Device(scaled={1: 1.0, 2: 1.0, 4: 0.5}))["time against work"]
+    assert found.finding is Finding.FAILED
+    assert found.detail.endswith("takes 0.5000 ms, and b1 h2/1 s64 d32 causal bf16 1.0000 ms")
+
+
+def test_a_size_above_the_roof_fails():
+    """b4 h2/1 s64 d64 reads and writes 198656 bytes: 0.000199 ms at 1000 GB/s."""
+    found = audited(Device(scaled={1: 0.001, 2: 0.001, 4: 0.0001}), roof=ROOF)["time against work"]
+    assert found.finding is Finding.FAILED
+    assert "times the roof of the device" in found.detail
+
+
+def test_sizes_that_the_candidate_does_not_support_are_skipped():
+    class Picky(FakeCompiler):
+        def compile(self, text, builds):
+            self.compiled.append(builds)
+            return super().compile(text, builds)
+
+    outside = source("right").replace('supports = "head_dim <= 64"', 'supports = "head_dim <= 64 and batch == 1"')
+    device = Device()
+    auditing, judge = auditor(device, compiler=Picky())
+    checks = {check.name: check for check in auditing.audit(outside, judge.evaluate(outside))}
+    assert checks["time against work"].finding is Finding.SKIPPED
+    assert "UNSUPPORTED" in checks["time against work"].detail
+
+
+def test_the_fastest_scenarios_are_scaled_in_batch_within_memory():
+    huge = scenario(batch=2**20, seqlen_q=512, seqlen_k=512)
+    slow, fast = scenario(), scenario(head_dim=64)
+    suite = Suite(name="three", scenarios=(huge, slow, fast))
+    speeds = {huge.name: 9.0, slow.name: 1.0, fast.name: 2.0}
+    evaluation = replace(
+        evaluator().evaluate(source("right")),
+        timings=tuple(replace(timing(name), speedup=speed) for name, speed in speeds.items()),
+    )
+    assert [[each.batch for each in family] for family in scaled(suite, evaluation)] == [[1, 2, 4], [1, 2, 4]]
+    assert [family[0] for family in scaled(suite, evaluation)] == [fast, slow]
+
+
+def test_a_champion_is_held_to_the_full_suite():
+    device = Device()
+    auditing, _ = auditor(device, full=FULL)
+    [check] = auditing.audit_champion(source("right"))
+    assert (check.name, check.finding, check.detail) == (
+        "full", Finding.PASSED, "right on 1 scenarios, 2.0000 × fake"
+    )  # fmt: skip
+    assert device.jobs[-1].settings == FULL.settings
+    assert auditor(device)[0].audit_champion(source("right")) == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "finding"),
+    [(Status.INCORRECT, Finding.FAILED), (Status.TIMEOUT, Finding.FAILED), (Status.UNSUPPORTED, Finding.SKIPPED)],
+)
+def test_what_the_full_suite_holds_against_a_champion(status, finding):
+    device = Device(outcomes={"right": Measured(status=status, reason="so it is")})
+    [check] = auditor(device, full=FULL)[0].audit_champion(source("right"))
+    assert (check.finding, check.detail) == (finding, f"{status}: so it is")
+
+
+def test_a_full_suite_that_the_baseline_cannot_do_is_skipped():
+    [check] = auditor(Device(refuses="bf16 only"), full=FULL)[0].audit_champion(source("right"))
+    assert (check.finding, check.detail) == (Finding.SKIPPED, "bf16 only")
+
+
+def test_the_sanitizer_gets_a_small_scenario_of_each_build():
+    asked = []
+
+    class Listening(Sanitizer):
+        def check(self, tool, job):
+            asked.append(job)
+            return super().check(tool, job)
+
+    device = Device()
+    judge = evaluator(device)
+    auditing = Auditor(judge, device, on_gpu=True, sanitizer=Listening(None, {}), device_index=3)
+    auditing.audit(source("right"), judge.evaluate(source("right")))
+    assert len(asked) == len(TOOLS)
+    assert asked[0].device_index == 3
+    names = [plan.scenario.name for plan, _ in asked[0].plans]
+    assert names == ["b1 h2/1 s3 d32 causal bf16", "b1 h2/1 s64 d64 causal bf16"]
+    assert {binary for _, binary in asked[0].plans} == {Path("right")}

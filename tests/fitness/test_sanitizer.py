@@ -1,0 +1,109 @@
+"""What the output of compute-sanitizer's tools says of a candidate, and what becomes of tools that cannot say."""
+
+import stat
+import sys
+from pathlib import Path
+
+from fitness.audit_record import Finding
+from fitness.sanitized import Sanitized
+from fitness.sanitizer import Sanitizer, ToolRun, read_report
+from tests.fitness.fake_device import plan, scenario
+
+MEMCHECK = """========= COMPUTE-SANITIZER
+========= Invalid __global__ read of size 4 bytes
+=========     at attention+0x170
+=========     by thread (0,0,0) in block (0,0,0)
+=========     Address 0x7f00 is out of bounds
+=========
+========= Invalid __global__ read of size 4 bytes
+=========     at attention+0x170
+=========
+========= ERROR SUMMARY: 2 errors
+"""
+RACECHECK = """========= COMPUTE-SANITIZER
+========= {}: Race reported between Write access at attention+0xd0
+=========     and Read access at attention+0x100 [1984 hazards]
+=========
+========= RACECHECK SUMMARY: 1 hazard displayed (1 error, 0 warnings)
+"""
+OTHERS = """========= COMPUTE-SANITIZER
+========= Uninitialized __global__ memory read of size 4 bytes
+=========     at void at::native::vectorized_elementwise_kernel<4>+0x50
+=========
+========= Program hit invalid device ordinal (error 101) on CUDA API call to cudaSetDevice.
+========= ERROR SUMMARY: 2 errors
+"""
+CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+
+
+def said(output, *, exit_code=0, timed_out=False):
+    return read_report("tool", ToolRun(exit_code=exit_code, output=output, timed_out=timed_out), {"attention"}, 3)
+
+
+def test_an_error_in_a_kernel_of_the_candidate_fails():
+    found = said(MEMCHECK)
+    assert found.finding is Finding.FAILED
+    assert found.detail == (
+        "2 errors, the first: Invalid __global__ read of size 4 bytes | at attention+0x170 | "
+        "by thread (0,0,0) in block (0,0,0) | Address 0x7f00 is out of bounds"
+    )
+
+
+def test_of_races_only_errors_count():
+    assert said(RACECHECK.format("Error")).finding is Finding.FAILED
+    assert said(RACECHECK.format("Warning")).finding is Finding.PASSED
+
+
+def test_what_is_found_in_other_kernels_is_no_verdict_on_the_candidate():
+    assert said(OTHERS).finding is Finding.PASSED
+
+
+def test_a_kernel_of_a_longer_name_is_another_one():
+    assert said(MEMCHECK.replace("attention", "attention_of_torch")).finding is Finding.PASSED
+
+
+def test_a_clean_run_says_what_was_run():
+    found = said(CLEAN)
+    assert (found.finding, found.detail) == (Finding.PASSED, "3 builds, one call each, without an error")
+
+
+def test_a_tool_that_breaks_or_runs_on_is_skipped_with_the_reason():
+    broken = said("something\nno space left on device\n", exit_code=1)
+    assert broken.finding is Finding.SKIPPED
+    assert broken.detail == "it ended with exit code 1 and no report on the kernels: no space left on device"
+    assert said("", exit_code=-9, timed_out=True).detail == "it took longer than 300 s"
+    assert said("", exit_code=2).detail.endswith("it wrote nothing")
+
+
+def test_an_error_that_was_reported_counts_however_the_tool_ended():
+    assert said(MEMCHECK, exit_code=1, timed_out=True).finding is Finding.FAILED
+
+
+def test_without_the_tool_the_check_is_skipped_and_says_where_it_comes_from():
+    found = Sanitizer(None, {}).check("memcheck", job())
+    assert found.finding is Finding.SKIPPED
+    assert "comes with the CUDA toolkit" in found.detail
+
+
+def test_a_program_that_does_not_start_is_skipped(tmp_path):
+    found = Sanitizer(tmp_path / "nothing", {}).check("racecheck", job())
+    assert found.finding is Finding.SKIPPED
+    assert found.detail.startswith("it does not start")
+
+
+def test_the_tool_gets_its_name_our_runner_and_no_key(tmp_path):
+    program = tmp_path / "compute-sanitizer"
+    program.write_text(
+        f"#!{sys.executable}\nimport os, sys\n"
+        "found = os.path.isfile(sys.argv[6]), 'OPENAI_API_KEY' in os.environ\n"
+        "print('=========', *sys.argv[1:3], sys.argv[4:6], *found)\n"
+        "print('=========     at attention')\n"
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    found = Sanitizer(program, {"OPENAI_API_KEY": "secret", "PYTHONPATH": ""}).check("racecheck", job())
+    assert found.finding is Finding.FAILED
+    assert "--tool racecheck ['-m', 'fitness.sanitized'] True False" in found.detail
+
+
+def job():
+    return Sanitized(plans=((plan(scenario()), Path("kernel")),), device_index=0, rng_seed=1)
