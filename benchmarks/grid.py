@@ -33,7 +33,8 @@ def narrowed(source: str, grid: Grid) -> str:
             offered = {knob.name: list(knob.choices) for knob in knobs.values()}
             raise ValueError(f"{name}={list(choices)}: the kernel offers {offered}")
     wanted = {name: grid.get(name, (knob.value,)) for name, knob in knobs.items()}
-    values = {name: knobs[name].value if knobs[name].value in offered else offered[0] for name, offered in wanted.items()}
+    in_force = {name: knob.value for name, knob in knobs.items()}
+    values = {name: in_force[name] if in_force[name] in offered else offered[0] for name, offered in wanted.items()}
     text = with_knobs(source, values)
     for name, offered in wanted.items():
         text = _with_choices(text, name, offered)

@@ -46,8 +46,8 @@ _GPU_JUDGE = JudgeSettings(warmups=2, repeats=25, least_repeats=7, precision=0.0
 
 @contextmanager
 def open_evaluator(
-    config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = (), began: Environment | None = None,
-    settings: JudgeSettings | None = None,
+    config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = (),
+    began: Environment | None = None, settings: JudgeSettings | None = None,
 ) -> Iterator[EvaluatesAll]:  # fmt: skip
     """The evaluator of the settled backend, its worker and its compiler ended afterwards.
 

@@ -169,7 +169,7 @@ def _quoted(path: Path) -> str:
 
 
 def _hand_to_hydra(arguments: Sequence[str]) -> int:
-    """Let Hydra run `job` once, or many times; it reads the process's arguments. 0, or 128 + the signal that ended it."""
+    """Let Hydra run `job` once, or many times; it reads the process's arguments. 0, or 128 + the ending signal."""
     register_schema()
     start = hydra.main(config_path=str(conf_folder()), config_name="config", version_base=HYDRA_VERSION)(job)
     before, sys.argv = sys.argv, ["evo evolve", *arguments]

@@ -60,7 +60,9 @@ def found(folder: Path) -> dict[str, Any]:
 
 
 def test_jobs_are_all_combinations_and_words_of_hydra_are_no_jobs() -> None:
-    own, launch = split_words(["a=1,2", "hydra/launcher=joblib", "b=x", "style=question,open", "hydra.launcher.n_jobs=2"])
+    own, launch = split_words(
+        ["a=1,2", "hydra/launcher=joblib", "b=x", "style=question,open", "hydra.launcher.n_jobs=2"]
+    )
     assert launch == ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2"]
     assert combinations(own) == [
         ["a=1", "b=x", "style=question"],

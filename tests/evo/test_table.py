@@ -15,9 +15,9 @@ from evo.settings import ConfigError
 from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.evaluation import Evaluation
 from population.archive import open_archive
+from population.atomic_file import strict_json
 from population.individual import Individual
 from population.records import EvaluationRecord
-from population.atomic_file import strict_json
 from population.run_folder import RunFolder, create_run_folder
 
 
@@ -42,9 +42,12 @@ def add(run: RunFolder, evaluation: Evaluation, source: str) -> None:
         record = strict_json(evaluation.to_json())
         archive.record_evaluation(
             EvaluationRecord(
-                individual_id=name, key=evaluation.key, status=str(evaluation.status), geomean=evaluation.geomean,
+                individual_id=name,
+                key=evaluation.key,
+                status=str(evaluation.status),
+                geomean=evaluation.geomean,
                 record=record,
-            )  # fmt: skip
+            )
         )
 
 
