@@ -132,7 +132,7 @@ def make(folder: RunFolder, individuals: int) -> dict[str, float]:
         state = prepared.keeper.fresh(config.rng_seed)
         state.population = filler.population
         state.hall_of_fame.update(filler.population)
-        state.generation = individuals // config.evolution.lambda_
+        state.generation = _generations(individuals)
         state.next_birth = individuals
         for number in range(state.generation):
             state.logbook.record(generation=number, asked=6, new=6, passed=6, best=1.0, mean=1.0)
@@ -142,7 +142,7 @@ def make(folder: RunFolder, individuals: int) -> dict[str, float]:
 
 def resume(folder: RunFolder, individuals: int) -> dict[str, float]:
     """Seconds to open and restore, and then to make one more generation and write it down."""
-    config, settled = _settled(individuals // Config().evolution.lambda_ + 1)
+    config, settled = _settled(_generations(individuals) + 1)
     bank, judge = build_bank(config), MadeUpJudge()
     start = time.perf_counter()
     with open_archive(folder) as archive:
@@ -174,6 +174,10 @@ def show(folder: RunFolder, individuals: int) -> dict[str, float]:
 
 
 PARTS = {"make": make, "resume": resume, "show": show}
+
+
+def _generations(individuals: int) -> int:
+    return -(-individuals // Config().evolution.lambda_)
 
 
 def _settled(generations: int) -> tuple[Config, Settled]:
