@@ -75,7 +75,8 @@ class Interval:
 
 
 STRATEGIES = tuple(
-    Strategy(selection=selection, sampling=sampling) for selection, sampling in itertools.product(SelectionKind, SamplingKind)
+    Strategy(selection=selection, sampling=sampling)
+    for selection, sampling in itertools.product(SelectionKind, SamplingKind)
 )
 
 
@@ -96,8 +97,8 @@ def search(task: Task) -> list[float]:
     """
     config = compose_config(
         [
-            "backend=recorded", f"backend.table='{task.table}'", f"seeds=['{task.kernel}']", f"rng_seed={task.rng_seed}",
-            f"suite={load_table_suite(task.table)}", f"selection={task.strategy.selection.value}",
+            "backend=recorded", f"backend.table='{task.table}'", f"seeds=['{task.kernel}']",
+            f"rng_seed={task.rng_seed}", f"suite={load_table_suite(task.table)}", f"selection={task.strategy.selection.value}",
             f"questions.sampling={task.strategy.sampling.value}", f"stop.evaluations={task.evaluations}",
             "stop.stall_evaluations=null", "stop.barren_generations=50",
         ]
@@ -112,7 +113,8 @@ def search(task: Task) -> list[float]:
             stop = evolve(state, prepared.toolbox(_evaluator(task.table), console))
             result = prepared.result(state, stop)
     if result["failures"].get("UNSUPPORTED"):
-        raise ValueError(f"{result['failures']['UNSUPPORTED']} candidates lie outside {task.table}: it is no whole grid")
+        outside = result["failures"]["UNSUPPORTED"]
+        raise ValueError(f"{outside} candidates lie outside {task.table}: it is no whole grid")
     history: list[float] = result["history"]
     return history + [history[-1]] * (task.evaluations - len(history))
 
@@ -123,7 +125,7 @@ def load_table_suite(table: Path) -> str:
 
 
 def bootstrap(values: Sequence[float], rng: np.random.Generator) -> Interval:
-    """The mean and its percentile interval. Efron and Tibshirani, An Introduction to the Bootstrap (1993), chapter 13."""
+    """The mean and its percentile interval (Efron and Tibshirani, An Introduction to the Bootstrap, 1993, ch. 13)."""
     drawn = rng.choice(np.asarray(values, dtype=float), size=(RESAMPLES, len(values))).mean(axis=1)
     low, high = np.quantile(drawn, (0.025, 0.975))
     return Interval(mean=statistics.fmean(values), low=float(low), high=float(high))

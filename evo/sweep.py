@@ -1,7 +1,8 @@
 """A sweep's folder: one run for each combination of values, what became of each, and which of them are still to do."""
 
+import importlib.util
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -19,6 +20,17 @@ EXIT_FILE = "exit.json"  # how a job ended: it may have run in another process, 
 DID_NOT_END = 1  # the exit code of a job that left none
 _SWEEP_FILE = "sweep.json"
 _OF_HYDRA = ("hydra.", "hydra/", "+hydra.", "+hydra/", "++hydra.", "++hydra/")
+
+
+_LAUNCHERS = ("joblib", "submitit", "ray")  # each an extra of ours
+
+
+def find_plugin(module: str) -> object:
+    """The module's specification, None where it or its package is not there."""
+    try:
+        return importlib.util.find_spec(module)
+    except ModuleNotFoundError:
+        return None
 
 
 class JobState(StrEnum):
@@ -79,6 +91,20 @@ def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The jobs' own words, and those that say how Hydra launches them."""
     hydra = [word for word in words if word.startswith(_OF_HYDRA)]
     return [word for word in words if word not in hydra], hydra
+
+
+def require_launcher(words: Sequence[str], find: Callable[[str], object] = find_plugin) -> None:
+    """Raise ConfigError where Hydra's launcher is not installed, or another sweeper than Hydra's own is asked for.
+
+    `find` gives None for a module that is not there.
+    """
+    for word in words:
+        key, _, value = word.lstrip("+").partition("=")
+        extra = value.split("_")[0]
+        if key == "hydra/sweeper" and value != "basic":
+            raise ConfigError(f"{word}: a sweep here goes through all combinations of the values; leave it out")
+        if key == "hydra/launcher" and extra in _LAUNCHERS and find(f"hydra_plugins.hydra_{extra}_launcher") is None:
+            raise ConfigError(f"{word}: not installed; install it with: pip install 'question-evo[{extra}]'")
 
 
 def combinations(words: Sequence[str]) -> list[list[str]]:

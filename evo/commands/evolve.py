@@ -44,6 +44,7 @@ from evo.sweep import (
     exit_code,
     is_sweep,
     open_sweep,
+    require_launcher,
     split_words,
     summary,
     to_do,
@@ -67,8 +68,7 @@ def evolve(arguments: Sequence[str], console: Console) -> int:
     A sweep's is the greatest of its jobs'. Raises ConfigError for a bad command line, before anything is started.
     """
     if any(word.split("=")[0] in _SHOWING_FLAGS for word in arguments):
-        _hand_to_hydra(arguments)
-        return 0
+        return _hand_to_hydra(arguments)
     given = [word for word in arguments if word not in _SWEEP_FLAGS]
     for word in given:
         if word.startswith("-"):
@@ -79,6 +79,7 @@ def evolve(arguments: Sequence[str], console: Console) -> int:
     sweep = bool(swept) or len(given) < len(arguments)
     if not sweep and any(override.is_sweep_override() for override in parse_overrides(overrides)):
         raise ConfigError("several values for one key: to sweep over them, add -m")
+    require_launcher(overrides)
     for variant in each_variant(overrides):
         config = compose_config(variant)
         if config.resume is None:

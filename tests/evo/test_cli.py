@@ -226,3 +226,20 @@ def test_a_signal_ends_a_sweep_with_the_job_that_it_strikes(tmp_path: Path, smal
     assert (result["stop_reason"], result["evaluations"]) == ("interrupted by SIGTERM", 1)
     with read_archive(RunFolder(tmp_path / "runs" / "sweep's" / "0")) as archive:
         assert [reply.text for reply in archive.replies()] == ["I see."]
+
+
+def test_a_search_leaves_the_device_to_its_children(tmp_path: Path, small_run: list[str]) -> None:
+    """A process that has touched CUDA cannot be forked, and a context of its own would stand beside the worker's."""
+    program = f"""
+import json, sys
+from rich.console import Console
+from evo.cli import run
+quiet = Console(quiet=True)
+code = run(["evolve", *{small_run!r}], quiet, quiet)
+torch = sys.modules.get("torch")
+touched = [name for name in ("cupy", "cuda.bindings", "flash_attn_interface") if name in sys.modules]
+print(json.dumps([code, touched, torch is not None and torch.cuda.is_initialized()]))
+"""
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(said.stdout.splitlines()[-1]) == [0, [], False]

@@ -19,6 +19,7 @@ from evo.sweep import (
     exit_code,
     is_sweep,
     open_sweep,
+    require_launcher,
     split_words,
     summary,
     to_do,
@@ -73,6 +74,21 @@ def test_jobs_are_all_combinations_and_words_of_hydra_are_no_jobs() -> None:
     assert combinations(["rng_seed=range(3)"]) == [["rng_seed=0"], ["rng_seed=1"], ["rng_seed=2"]]
     with pytest.raises(ConfigError, match="a sweep needs values that can be counted"):
         combinations(["questions.noise=interval(0,1)"])
+
+
+@pytest.mark.parametrize(
+    ("word", "said"),
+    [
+        ("hydra/launcher=joblib", "not installed; install it with: pip install 'question-evo[joblib]'"),
+        ("hydra/launcher=submitit_slurm", "not installed; install it with: pip install 'question-evo[submitit]'"),
+        ("hydra/sweeper=optuna", "a sweep here goes through all combinations of the values; leave it out"),
+    ],
+)
+def test_what_cannot_launch_is_said_before_anything_is_made(word: str, said: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        require_launcher(["rng_seed=1,2", word], find=lambda _module: None)
+    assert str(error.value) == f"{word}: {said}"
+    require_launcher(["hydra/launcher=basic", "hydra/launcher=joblib"], find=lambda _module: "there")
 
 
 def test_two_sweeps_of_one_name_get_folders_of_their_own(tmp_path: Path) -> None:
