@@ -38,6 +38,7 @@ from fitness.evaluation_key import source_sha256
 from fitness.probe import look_around
 from population.archive import Archive, create_archive, open_archive
 from population.atomic_file import strict_json
+from population.checkpoint import newest_generation
 from population.individual import Individual, set_fitness
 from population.records import EvaluationRecord, EventRecord, PromptRecord, QuestionRecord, ReplyRecord
 from population.run_folder import RunFolder
@@ -142,25 +143,29 @@ def make(folder: RunFolder, individuals: int) -> dict[str, float]:
 
 def resume(folder: RunFolder, individuals: int) -> dict[str, float]:
     """Seconds to open and restore, and then to make one more generation and write it down."""
-    config, settled = _settled(_generations(individuals) + 1)
+    config, settled = _settled((newest_generation(folder.checkpoints) or 0) + 1)
     bank, judge = build_bank(config), MadeUpJudge()
-    start = time.perf_counter()
+    start, start_processor = time.perf_counter(), time.process_time()
     with open_archive(folder) as archive:
         require_same_settings(archive, fixed_settings(config, settled))
         prepared = prepare_search(config, settled, bank, archive, folder, note=print)
         toolbox = prepared.toolbox(judge, RunConsole(console=Console(file=io.StringIO()), budget=None))
         state = prepared.state()
         faults = sum(1 for _ in archive.kernel_faults())
-        opened = time.perf_counter()
+        opened, opened_processor = time.perf_counter(), time.process_time()
         stop = evolve(state, toolbox)
-        evolved = time.perf_counter()
+        evolved, evolved_processor = time.perf_counter(), time.process_time()
         result = prepared.result(state, stop)
         ended = time.perf_counter()
     if faults or not stop.reason.startswith("generation budget reached"):
         raise RuntimeError(f"{faults} kernel files at fault; stopped: {stop.reason}")
     if result["evaluations"] <= individuals:
         raise RuntimeError(f"{result['evaluations']} evaluations; expected more than {individuals}")
-    return {"start_s": opened - start, "generation_s": evolved - opened, "result_s": ended - evolved}
+    return {
+        "start_s": opened - start, "start_processor_s": opened_processor - start_processor,
+        "generation_s": evolved - opened, "generation_processor_s": evolved_processor - opened_processor,
+        "result_s": ended - evolved,
+    }  # fmt: skip
 
 
 def show(folder: RunFolder, individuals: int) -> dict[str, float]:

@@ -98,7 +98,8 @@ def search(task: Task) -> list[float]:
     config = compose_config(
         [
             "backend=recorded", f"backend.table='{task.table}'", f"seeds=['{task.kernel}']",
-            f"rng_seed={task.rng_seed}", f"suite={load_table_suite(task.table)}", f"selection={task.strategy.selection.value}",
+            f"rng_seed={task.rng_seed}", f"suite={load_table_suite(task.table)}",
+            f"selection={task.strategy.selection.value}",
             f"questions.sampling={task.strategy.sampling.value}", f"stop.evaluations={task.evaluations}",
             "stop.stall_evaluations=null", "stop.barren_generations=50",
         ]

@@ -14,7 +14,7 @@ from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json
 from population.individual import Individual
-from population.records import EventRecord, Score
+from population.records import Score
 
 _INDIVIDUALS = 1024  # kept in memory, of some 30 kB each
 _EVALUATIONS = 512  # of some 50 kB each
@@ -76,12 +76,12 @@ class ArchivedPast:
 
     def attempt_of(self, child_id: str) -> Attempt | None:
         """The attempt that made an individual; None for a seed. (Others may have led to its text again.)"""
-        found = self._latest(self._archive.events_where(ATTEMPT_EVENT, "child_id", child_id))
+        found = self._latest(self._archive.records_where(ATTEMPT_EVENT, "child_id", child_id))
         return next((attempt for attempt in reversed(found) if attempt.outcome is Outcome.CHILD), None)
 
     def attempts_of(self, generation: int) -> tuple[Attempt, ...]:
         """The attempts of a generation, by their numbers."""
-        return self._latest(self._archive.events_where(ATTEMPT_EVENT, "generation", generation))
+        return self._latest(self._archive.records_where(ATTEMPT_EVENT, "generation", generation))
 
     def evaluations(self) -> Iterator[tuple[str, Evaluation]]:
         """All of them in full, which takes long where there are many."""
@@ -106,17 +106,23 @@ class ArchivedPast:
     def _read_attempts_on(self, parent_id: str) -> tuple[Attempt, ...]:
         return self._latest(
             [
-                *self._archive.events_where(ATTEMPT_EVENT, "parent_ids[0]", parent_id),
-                *self._archive.events_where(ATTEMPT_EVENT, "parent_ids[1]", parent_id),
+                *self._archive.records_where(ATTEMPT_EVENT, "parent_ids[0]", parent_id),
+                *self._archive.records_where(ATTEMPT_EVENT, "parent_ids[1]", parent_id),
             ]
         )
 
-    def _latest(self, events: list[EventRecord]) -> tuple[Attempt, ...]:
+    def _latest(self, records: list[str]) -> tuple[Attempt, ...]:
         """The attempts of these events that no later one of the same number replaced."""
-        found = {attempt.number: attempt for attempt in latest_attempts(events) if attempt.number < self._before}
+        found = {attempt.number: attempt for attempt in latest_attempts(records) if attempt.number < self._before}
         return tuple(found[number] for number in sorted(found) if self._stands(found[number]))
+
+    @cached_property
+    def _asked_again(self) -> frozenset[int]:
+        return self._archive.repeated(ATTEMPT_EVENT, "number")
 
     def _stands(self, attempt: Attempt) -> bool:
         """A generation that had to be made again is there twice, and may have gone otherwise: the later one counts."""
-        all_of_number = self._archive.events_where(ATTEMPT_EVENT, "number", attempt.number)
-        return len(all_of_number) == 1 or latest_attempts(all_of_number)[-1] == attempt
+        if attempt.number not in self._asked_again:
+            return True
+        all_of_number = self._archive.records_where(ATTEMPT_EVENT, "number", attempt.number)
+        return latest_attempts(all_of_number)[-1] == attempt

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from population.archive_copy import COPY_BYTES, migrated_copy
 from population.archive_schema import (
     BIRTHS,
     CANDIDATES,
@@ -20,7 +21,6 @@ from population.archive_schema import (
     SCORES,
     SPEND,
     Table,
-    migrate,
     version_of,
 )
 from population.faults import ArchiveError
@@ -45,7 +45,7 @@ Row = TypeVar("Row")
 
 PAGE_ROWS = 256  # an iterator holds no lock and no more than this many rows between two steps
 BUSY_TIMEOUT_S = 60.0
-COPY_BYTES = 1 << 30  # the largest archive of an older version that is copied into memory to be read
+CLOCK_S = 0.005  # SQLite's clock gives milliseconds, so a row may seem older than the file written just before it
 
 
 class ArchiveReader:
@@ -107,13 +107,13 @@ class ArchiveReader:
     def kernel_faults(self) -> Iterator[str]:
         """One message for each kernels/<id>.cu that is missing or altered.
 
-        A file that was not written since its row was recorded holds what it held then, and is not read again.
+        A file that was not written since its row was recorded holds what it held then, and is not read.
         """
         written = self._kernels.times()
-        for row in self._query("SELECT id, recorded_at FROM candidates ORDER BY position", {}):
-            if written.get(row["id"], math.inf) > row["recorded_at"]:
-                source = self._query("SELECT source FROM candidates WHERE id = :id", {"id": row["id"]})[0]["source"]
-                if fault := self._kernels.fault(row["id"], source):
+        for name, recorded_at in self._query("SELECT id, recorded_at FROM candidates ORDER BY position", {}):
+            if written.get(name, math.inf) > recorded_at + CLOCK_S:
+                [(source,)] = self._query("SELECT source FROM candidates WHERE id = :id", {"id": name})
+                if fault := self._kernels.fault(name, source):
                     yield fault
 
     def evaluation_json(self, individual_id: str, key: str | None = None) -> str | None:
@@ -199,14 +199,31 @@ class ArchiveReader:
 
     def events_of(self, *kinds: str) -> list[EventRecord]:
         """All events of these kinds."""
-        return self._events("kind IN (SELECT value FROM json_each(:kinds))", {"kinds": json.dumps(kinds)})
+        columns, chosen = ", ".join(EVENTS.columns), "kind IN (SELECT value FROM json_each(:kinds))"
+        rows = self._query(
+            f"SELECT {columns} FROM events WHERE {chosen} ORDER BY position",  # noqa: S608  # our own words
+            {"kinds": json.dumps(kinds)},
+        )
+        return [EventRecord(**row) for row in rows]
 
-    def events_where(self, kind: str, path: str, value: str | int) -> list[EventRecord]:
-        """The events of a kind whose JSON record holds `value` at one of INDEXED_PATHS."""
-        if path not in INDEXED_PATHS:
-            raise ValueError(f"events by {path}: no index; expected one of {', '.join(INDEXED_PATHS)}")
-        condition = f"kind = :kind AND json_extract(record, '$.{path}') = :value"
-        return self._events(condition, {"kind": kind, "value": value})
+    def records_where(self, kind: str, path: str, value: str | int) -> list[str]:
+        """The JSON records of the events of a kind that hold `value` at one of INDEXED_PATHS."""
+        rows = self._query(
+            f"SELECT record FROM events WHERE kind = :kind AND json_extract(record, '$.{_indexed(path)}') = :value "  # noqa: S608
+            "ORDER BY position",
+            {"kind": kind, "value": value},
+        )
+        return [row[0] for row in rows]
+
+    def repeated(self, kind: str, path: str) -> frozenset[int]:
+        """The whole numbers that more than one event of a kind holds at one of INDEXED_PATHS."""
+        value = f"json_extract(record, '$.{_indexed(path)}')"
+        rows = self._query(
+            f"SELECT {value} AS value FROM events WHERE kind = :kind AND {value} IS NOT NULL "  # noqa: S608  # our own words
+            f"GROUP BY {value} HAVING count(*) > 1",
+            {"kind": kind},
+        )
+        return frozenset(int(row["value"]) for row in rows)
 
     def event(self, kind: str, key: str) -> EventRecord | None:
         """The event of a kind under a key; None where none is recorded."""
@@ -251,11 +268,6 @@ class ArchiveReader:
                 yield build({column: row[column] for column in table.columns})
             position = page[-1]["position"]
 
-    def _events(self, condition: str, values: Mapping[str, object]) -> list[EventRecord]:
-        columns = ", ".join(EVENTS.columns)
-        rows = self._query(f"SELECT {columns} FROM {EVENTS.name} WHERE {condition} ORDER BY position", values)  # noqa: S608  # our own words
-        return [EventRecord(**row) for row in rows]
-
     def _query(self, sql: str, values: Mapping[str, object]) -> list[sqlite3.Row]:
         with explained(self._path):
             return self._connection.execute(sql, values).fetchall()
@@ -275,7 +287,7 @@ def read_archive(run: RunFolder, *, copy_bytes: int = COPY_BYTES) -> ArchiveRead
             raise ArchiveError(f"{run.archive}: schema version 0, it is empty; resume the run once to begin it")
         if version == len(MIGRATIONS):
             return ArchiveReader(connection, run)
-        reader = ArchiveReader(_migrated_copy(connection, run, version, copy_bytes), run)
+        reader = ArchiveReader(migrated_copy(connection, run.archive, at_most=copy_bytes), run)
     except BaseException:
         connection.close()
         raise
@@ -283,29 +295,17 @@ def read_archive(run: RunFolder, *, copy_bytes: int = COPY_BYTES) -> ArchiveRead
     return reader
 
 
-def _migrated_copy(
-    connection: sqlite3.Connection, run: RunFolder, version: int, copy_bytes: int
-) -> sqlite3.Connection:
-    with explained(run.archive):
-        pages, page_bytes = (connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("page_count", "page_size"))
-        if pages * page_bytes > copy_bytes:
-            expected = f"this evo reads {len(MIGRATIONS)}; resume the run once to bring it there"
-            raise ArchiveError(f"{run.archive}: schema version {version}, {expected}")
-        copy = sqlite3.connect(":memory:", isolation_level=None)
-        try:
-            connection.backup(copy)
-            migrate(copy, run.archive)
-        except BaseException:
-            copy.close()
-            raise
-    return copy
-
-
 def connect(run: RunFolder, access: str) -> sqlite3.Connection:
     """A connection in autocommit mode; `access` is SQLite's: "ro", "rw", or "rwc", which creates the file."""
     with explained(run.archive):
         address = f"{run.archive.absolute().as_uri()}?mode={access}"
         return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+
+
+def _indexed(path: str) -> str:
+    if path not in INDEXED_PATHS:
+        raise ValueError(f"events by {path}: no index; expected one of {', '.join(INDEXED_PATHS)}")
+    return path
 
 
 def _birth(row: Mapping[str, Any]) -> Birth:

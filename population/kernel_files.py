@@ -34,7 +34,7 @@ class KernelFiles:
         """When each file was last written, in seconds since 1970, by the individual's id."""
         try:
             with os.scandir(self._folder) as entries:
-                return {Path(entry.name).stem: entry.stat().st_mtime for entry in entries if entry.name.endswith(".cu")}
+                return {entry.name[:-3]: entry.stat().st_mtime for entry in entries if entry.name.endswith(".cu")}
         except FileNotFoundError:
             return {}
         except OSError as error:

@@ -237,7 +237,7 @@ from evo.cli import run
 quiet = Console(quiet=True)
 code = run(["evolve", *{small_run!r}], quiet, quiet)
 torch = sys.modules.get("torch")
-touched = [name for name in ("cupy", "cuda.bindings", "flash_attn_interface") if name in sys.modules]
+touched = [name for name in ("cupy", "flash_attn_interface") if name in sys.modules]
 print(json.dumps([code, touched, torch is not None and torch.cuda.is_initialized()]))
 """
     command = [sys.executable, "-c", program]

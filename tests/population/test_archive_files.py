@@ -210,21 +210,23 @@ def test_version_3_finds_attempts_that_were_recorded_before_it(run):
         connection.execute("INSERT INTO events (kind, key, record) VALUES ('attempt', NULL, ?)", [json.dumps(record)])
     connection.close()
     with open_archive(run) as archive:
-        found = [archive.events_where("attempt", path, value) for path, value in (
+        found = [archive.records_where("attempt", path, value) for path, value in (
             ("number", 7), ("generation", 2), ("child_id", "kc"), ("parent_ids[0]", "kb"), ("parent_ids[1]", "kb"),
         )]  # fmt: skip
         assert [len(events) for events in found] == [2, 2, 1, 1, 1]
-        assert json.loads(found[2][0].record) == attempt
-        assert archive.events_where("other", "number", 7) == []
+        assert json.loads(found[2][0]) == attempt
+        assert archive.records_where("other", "number", 7) == []
+        assert archive.repeated("attempt", "number") == {7}
+        assert archive.repeated("attempt", "child_id") == frozenset()
         with pytest.raises(ValueError, match="no index; expected one of number, generation"):
-            archive.events_where("attempt", "layer", "memory")
+            archive.records_where("attempt", "layer", "memory")
 
 
 def test_what_a_search_asks_of_a_large_archive_is_answered_from_indices(run):
     plans = []
     with create_archive(run) as archive:
         archive._connection.set_trace_callback(plans.append)
-        archive.events_where("attempt", "parent_ids[0]", "ka")
+        archive.records_where("attempt", "parent_ids[0]", "ka")
         archive.geomeans(before_birth=3)
         archive.best_geomeans()
         archive._connection.set_trace_callback(None)
