@@ -1,6 +1,7 @@
 """The one console script: finds the command that was named, and runs it."""
 
 import importlib
+import io
 import logging
 import os
 import sys
@@ -44,6 +45,9 @@ def main() -> None:
     try:
         from evo.console import open_console  # imports take seconds, in which Ctrl-C and a closed pipe count too
 
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a path may hold what the terminal has no letter for
         sys.exit(run(sys.argv[1:], open_console(), open_console(stderr=True)))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
