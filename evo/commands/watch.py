@@ -4,11 +4,14 @@ import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
 
+from evo.commands.errors import complain
 from evo.compare.runs import find_runs
+from evo.console import open_console
 from evo.report.pictures import require_pictures
 from evo.report.server import LOOPBACK, PageServer
 from evo.report.watching import Watch
@@ -70,7 +73,8 @@ def _read(arguments: Sequence[str]) -> _Wanted:
 
 def _open(wanted: _Wanted, pages: Watch) -> PageServer:
     try:
-        return PageServer(pages, host=wanted.host, port=wanted.port)
+        errors = open_console(stderr=True)
+        return PageServer(pages, partial(complain, errors), host=wanted.host, port=wanted.port)
     except (socket.gaierror, UnicodeError) as error:
         expected = "expected a name or an address of this machine"
         raise ConfigError(f"watch: host={wanted.host}: {error}; {expected}") from error
