@@ -32,11 +32,15 @@ class Options:
 def locate_run(name: str, runs: str = RUNS) -> RunFolder:
     """The folder at that path, or of that name among the runs; the latter also where there is neither.
 
-    A bare name means a run among the runs before it means a folder here.
+    A bare name means a run among the runs before it means a folder here; a path, such as a sweep's job NAME/0, means
+    one from here before it means one among the runs.
     """
-    among_runs = Path(runs) / name
-    named = "/" not in name and (among_runs.exists() or not Path(name).exists())
-    return RunFolder(among_runs if named else Path(name))
+    here, among_runs = Path(name), Path(runs) / name
+    if "/" in name:
+        found = among_runs if among_runs.exists() and not here.exists() else here
+    else:
+        found = here if here.exists() and not among_runs.exists() else among_runs
+    return RunFolder(found)
 
 
 def join_options(words: Sequence[str]) -> Options:
