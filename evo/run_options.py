@@ -11,6 +11,7 @@ from evo.config import Config
 from evo.loggers.reporting import require_logger
 from evo.seeds import read_seeds
 from evo.settings import ConfigError, compose_config, parse_overrides
+from evo.single_shot import require_enough_questions
 from evo.toolbox import build_bank, read_template
 from population.atomic_file import write_atomically
 from population.faults import RunFolderError
@@ -97,7 +98,7 @@ def require_files(config: Config) -> None:
     """Read what a new run would read, so that an error leaves no folder behind. Raises ConfigError and its like."""
     read_seeds(config.seeds or ())
     read_template(config.style.template)
-    build_bank(config)
+    require_enough_questions(config, build_bank(config))
     require_logger(config)
 
 
