@@ -80,6 +80,10 @@ def test_the_page_with_headers_that_shut_everything_else_out(server: PageServer)
     assert "0.7500 ×" in html
 
 
+def test_many_browsers_may_ask_at_once(server: PageServer) -> None:
+    assert server.request_queue_size == 128
+
+
 def test_what_the_browser_has_is_not_sent_again(server: PageServer) -> None:
     tag = ask(server)[0].headers["ETag"]
     response, body = ask(server, If_None_Match=tag)
