@@ -11,6 +11,7 @@ from evo.config import Config
 from evo.loggers.reporting import require_logger
 from evo.seeds import read_seeds
 from evo.settings import ConfigError, compose_config, parse_overrides
+from evo.single_shot import require_enough_questions
 from evo.toolbox import build_bank, read_template
 from population.atomic_file import write_atomically
 from population.faults import RunFolderError
@@ -32,11 +33,15 @@ class Options:
 def locate_run(name: str, runs: str = RUNS) -> RunFolder:
     """The folder at that path, or of that name among the runs; the latter also where there is neither.
 
-    A bare name means a run among the runs before it means a folder here.
+    A bare name means a run among the runs before it means a folder here; a path, such as a sweep's job NAME/0, means
+    one from here before it means one among the runs.
     """
-    among_runs = Path(runs) / name
-    named = "/" not in name and (among_runs.exists() or not Path(name).exists())
-    return RunFolder(among_runs if named else Path(name))
+    here, among_runs = Path(name), Path(runs) / name
+    if "/" in name:
+        found = among_runs if among_runs.exists() and not here.exists() else here
+    else:
+        found = here if here.exists() and not among_runs.exists() else among_runs
+    return RunFolder(found)
 
 
 def join_options(words: Sequence[str]) -> Options:
@@ -93,7 +98,7 @@ def require_files(config: Config) -> None:
     """Read what a new run would read, so that an error leaves no folder behind. Raises ConfigError and its like."""
     read_seeds(config.seeds or ())
     read_template(config.style.template)
-    build_bank(config)
+    require_enough_questions(config, build_bank(config))
     require_logger(config)
 
 

@@ -77,6 +77,13 @@ def test_a_persons_question_is_asked_first_credited_and_asked_again(finished: Ru
     assert f"Question: {ROWS.text}" in prompt.text
 
 
+def test_one_that_is_no_text_is_refused(folder: RunFolder) -> None:
+    run_part(small_config(generations=0), folder)
+    said = evo("questions", "add", str(folder.path), "Which \udcff?")
+    assert (said.code, said.errors) == (2, "evo: questions add: the question is not UTF-8 text\n")
+    assert question_files(folder.questions) == []
+
+
 def test_one_can_be_added_while_another_process_writes(folder: RunFolder) -> None:
     run_part(small_config(generations=0), folder)
     with open_archive(folder):

@@ -94,6 +94,22 @@ def test_a_logger_that_fails_is_given_up_with_one_warning() -> None:
     assert warned == ["logger=mlflow failed, and the run goes on without it: OSError: no room"]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("It is in maintenance mode. Migrate by mlflow migrate. See the documentation.", "It is in maintenance mode"),
+        ("version 1.2.3 of it is too old", "version 1.2.3 of it is too old"),
+        ("x" * 201, "x" * 199 + "…"),
+        ("x" * 200, "x" * 200),
+        ("", ""),
+    ],
+)
+def test_of_a_long_story_the_first_sentence_is_told(error: str, said: str) -> None:
+    warned: list[str] = []
+    Forgiving("mlflow", lambda: Told(fails_from=1, with_error=OSError(error)), warned.append).log({}, 1)
+    assert warned == [f"logger=mlflow failed, and the run goes on without it: OSError: {said}"]
+
+
 def test_a_logger_that_cannot_be_opened_is_given_up_too() -> None:
     def open_logger() -> Told:
         raise ConnectionError("nobody there")

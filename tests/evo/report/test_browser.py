@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hostile import HOSTILE, hostile
+from hostile import SHOWN, hostile
 from small_runs import write_run
 
 from evo.report.account import Account
@@ -188,8 +188,8 @@ def test_a_keyboard_reaches_the_content_first(page: "Chrome") -> None:
 
 def test_hostile_words_are_shown_as_words(browser: "Chrome", account: Account, tmp_path: Path) -> None:
     for page in opened(browser, replace(hostile(account), line=hostile(account).line[:1], beside=()), tmp_path):
-        assert page.execute_script("return document.querySelector('h1').textContent") == HOSTILE  # type: ignore[no-untyped-call]
-        assert page.execute_script("return document.querySelector('ins').textContent") == HOSTILE  # type: ignore[no-untyped-call]
+        assert page.execute_script("return document.querySelector('h1').textContent") == SHOWN  # type: ignore[no-untyped-call]
+        assert page.execute_script("return document.querySelector('ins').textContent") == SHOWN  # type: ignore[no-untyped-call]
         assert page.execute_script("return document.images.length") == 0  # type: ignore[no-untyped-call]
 
 
@@ -213,7 +213,7 @@ def test_it_is_read_without_its_script(browser: "Chrome", account: Account, tmp_
 
 def test_a_live_page_follows_its_run_and_keeps_its_readers_place(browser: "Chrome", tmp_path: Path) -> None:
     runs = {name: write_run(tmp_path, name, [0.5, 0.7, best]) for name, best in (("a", 0.6), ("b", 0.8))}
-    with PageServer(Watch(runs, clock=lambda: 0.0)) as server:
+    with PageServer(Watch(runs, clock=lambda: 0.0), pytest.fail) as server:
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
