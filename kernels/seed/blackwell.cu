@@ -165,6 +165,23 @@ DEVICE void store_box(const TensorMap& map, int column, int head, int row, int b
                  : "memory");
 }
 
+DEVICE void close_stores() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+
+// Returns when the closed stores of this thread have read shared memory.
+DEVICE void await_closed_stores() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+DEVICE void write_shared(uint32_t to, const uint32_t (&words)[4]) {
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                 "r"(words[3]) : "memory");
+}
+
+// What this thread has written to shared memory is there for copies that begin after a meeting with it.
+DEVICE void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+DEVICE void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+
+DEVICE void meet_warpgroup() { asm volatile("bar.sync 1, 128;" ::: "memory"); }  // of one warpgroup only, here: correction
+
 template <int REGISTERS>
 DEVICE void keep_registers() {  // of a warpgroup, of the 128 that each thread is launched with
     if (REGISTERS > 128) asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(REGISTERS));
@@ -239,8 +256,15 @@ DEVICE void store_columns(uint32_t to, const uint32_t (&from)[32]) {
         "r"(from[28]), "r"(from[29]), "r"(from[30]), "r"(from[31]) : "memory");
 }
 
-// Loads and stores run in the background until then (9.7.16.8.5).
-DEVICE void await_loads() { asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory"); }
+// Loads and stores run in the background until then (9.7.16.8.5). The compiler may not move what reads the values before
+// this point either.
+template <int N>
+DEVICE void await_loads(float (&values)[N]) {
+    asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
+#pragma unroll
+    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(values[i])::"memory");
+}
+
 DEVICE void await_stores() { asm volatile("tcgen05.wait::st.sync.aligned;" ::: "memory"); }
 
 // ------------------------------------------------------------------------------------------- instructions: arithmetic
@@ -261,6 +285,8 @@ DEVICE float power_of_two(float x) {
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
+
+// ------------------------------------------------------------------------------------------------------- exponentials
 
 // 2^x without the exponential unit, which does 16 of them a cycle where the FMA units do 128 operations: x is a whole
 // number, which goes to the exponent, and a rest of at most a half, for which the cubic with the least largest relative
@@ -423,13 +449,6 @@ DEVICE void multiply_everything(const Block& block, Shared& shared, const Places
 // A warp's lanes of tensor memory.
 DEVICE uint32_t own_lanes(const Places& at) { return at.tensor + ((threadIdx.x / 32 % 4 * 32) << 16); }
 
-// The compiler may not move what reads these values before this point.
-template <int N>
-DEVICE void pin(float (&values)[N]) {
-#pragma unroll
-    for (int i = 0; i < N; ++i) asm volatile("" : "+f"(values[i])::"memory");
-}
-
 // Turns scores into probabilities, 2^(score * scale - reference), writes these, and returns their sum.
 template <int ON_FMA>
 DEVICE float write_probabilities(const float (&s)[BLOCK_N], float scale, float reference, uint32_t to) {
@@ -476,8 +495,7 @@ DEVICE void softmax(const Block& block, Shared& shared, const Places& at, int ti
         fence_after();
 #pragma unroll
         for (int i = 0; i < BLOCK_N; i += 32) load_columns(s + i, scores + i);
-        await_loads();
-        pin(s);
+        await_loads(s);
         const bool masked = (j + 1) * BLOCK_N - 1 > last_of_warp;  // of the warp's rows, its first sees the fewest keys
         if (masked) {
 #pragma unroll
@@ -520,8 +538,7 @@ DEVICE void correct(const Places& at, int tile, float decay) {
         float o[32];
         uint32_t bits[32];
         load_columns(o, own_lanes(at) + o_column(tile) + column);
-        await_loads();
-        pin(o);
+        await_loads(o);
 #pragma unroll
         for (int i = 0; i < 32; ++i) bits[i] = __float_as_uint(o[i] * decay);
         store_columns(own_lanes(at) + o_column(tile) + column, bits);
@@ -543,8 +560,7 @@ DEVICE void store_output(const Block& block, Shared& shared, const Places& at, i
     for (int column = 0; column < HEAD_DIM; column += 32) {
         float o[32];
         load_columns(o, own_lanes(at) + o_column(tile) + column);
-        await_loads();
-        pin(o);
+        await_loads(o);
         const uint32_t line = at.queries_of(tile) + column / 64 * ROWS * 128 + lane_row * 128;
 #pragma unroll
         for (int i = 0; i < 32; i += 8) {
@@ -554,19 +570,17 @@ DEVICE void store_output(const Block& block, Shared& shared, const Places& at, i
                 const float low = o[i + 2 * k] * share, high = o[i + 2 * k + 1] * share;
                 pairs[k] = sum > 0.0f ? pack(low, high) : 0;
             }
-            const uint32_t to = line + (((column % 64 + i) / 8 ^ lane_row % 8) << 4);
-            asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(to), "r"(pairs[0]), "r"(pairs[1]),
-                         "r"(pairs[2]), "r"(pairs[3]) : "memory");
+            write_shared(line + (((column % 64 + i) / 8 ^ lane_row % 8) << 4), pairs);
         }
     }
-    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");  // the copy below reads what was written here
-    asm volatile("bar.sync 1, 128;" ::: "memory");                // by these four warps
+    show_to_copies();
+    meet_warpgroup();
     if (lane_row == 0 && block.first_row_of(tile) < block.params.seqlen_q) {
         for (int slab = 0; slab < SLABS; ++slab) {
             store_box(o_map, slab * 64, block.head, block.first_row_of(tile), block.batch,
                       at.queries_of(tile) + slab * ROWS * 128);
         }
-        asm volatile("cp.async.bulk.commit_group;" ::: "memory");
+        close_stores();
     }
 }
 
@@ -583,7 +597,7 @@ DEVICE void correct_everything(const Block& block, Shared& shared, const Places&
         }
     }
     for (int tile = 0; tile < 2; ++tile) store_output(block, shared, at, tile, o_map);
-    asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");  // until the copies have read shared memory
+    await_closed_stores();
 }
 
 // ------------------------------------------------------------------------------------------------------------- kernel
@@ -602,7 +616,7 @@ DEVICE void initialise_barriers(Shared& shared) {
         initialise(shared.output_full[tile], 1);
         initialise(shared.sum_full[tile], ROWS);
     }
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    show_barriers();
 }
 
 extern "C" __global__ void __launch_bounds__(512, 1)
