@@ -86,7 +86,7 @@ static_assert(FREE_COLUMNS >= 0, "scores and outputs of two tiles fit into tenso
 
 // ------------------------------------------------------------------------------------------------------ descriptors
 
-// The instruction descriptor of kind::f16 (9.7.16.4.2, table 42). Left at 0: dense (bit 2), no saturation (3), no
+// The instruction descriptor of kind::f16 (9.7.16.4.2). Left at 0: dense (bit 2), no saturation (3), no
 // negation (13, 14), A not transposed (15), no shift (30 to 31).
 constexpr uint32_t instruction_descriptor(int rows, int columns, bool b_is_n_major) {
 #if defined(EVO_BF16)
@@ -104,7 +104,7 @@ constexpr uint32_t instruction_descriptor(int rows, int columns, bool b_is_n_maj
 constexpr uint32_t SCORES_INSTRUCTION = instruction_descriptor(ROWS, BLOCK_N, false);   // K: rows of keys, along K
 constexpr uint32_t VALUES_INSTRUCTION = instruction_descriptor(ROWS, HEAD_DIM, true);   // V: rows of keys, along N
 
-// The shared memory descriptor (9.7.16.4.1, table 40) but for its start address, with the swizzle of 128 bytes, whose
+// The shared memory descriptor (9.7.16.4.1) but for its start address, with the swizzle of 128 bytes, whose
 // pattern repeats every 1024: eight rows of a slab. Every tile begins at a multiple of that: the base offset is 0.
 constexpr uint64_t shared_descriptor(int leading_bytes) {
     return uint64_t((leading_bytes & 0x3ffff) >> 4) << 16  // bits 16 to 29, the leading dimension's byte offset

@@ -1,7 +1,7 @@
 """The logic of the seed for Blackwell, run on a processor over a software model of tcgen05, TMA and mbarriers.
 
-No test here knows the hardware: the model says what the PTX ISA says, and the kernel's text runs on it unchanged but for
-the wrappers of single instructions. See tests/fitness/models/tcgen05.h.
+No test here knows the hardware: the model says what the PTX ISA says, and the text of the kernel runs on it unchanged
+but for the wrappers of single instructions. See tests/fitness/models/tcgen05.h.
 """
 
 import re
@@ -28,7 +28,7 @@ class BrokenError(Exception):
 
 def on_the_model(source):
     """The source as C++ for a processor: the sections of single instructions give way to the model."""
-    start, end = source.index("// " + "-" * 81 + " instructions: barriers"), source.index("// " + "-" * 103 + " exponentials")
+    start, end = (source.index(f"{'-' * 20} {title}\n") for title in ("instructions: barriers and copies", "exponentials"))
     pack = re.search(r"#if defined\(EVO_BF16\)\n#define TO_PAIR.*?\n}\n", source[start:end], re.DOTALL)
     text = source[:start] + pack[0] + source[end:]
     for old, new in (
@@ -146,7 +146,7 @@ FAULTS = {
     "scores written over probabilities that are being read": ("await(shared.output_full[tile], j);", "", WRONG),
     "products before the probabilities": ("await(shared.probabilities_full[tile], j);", "", WRONG),
     "products before the correction": ("await(shared.output_corrected[tile], j - 1);", "", WRONG + "|phase|arrivals"),
-    "loads over what is being read": ("await(shared.ring_empty[stage], round - 1);", "", WRONG),
+    "loads over what is being read": ("await(shared.ring_empty[stage], round - 1);", "", WRONG + "|phase|arrivals"),
     "an arrival that nobody awaits": ("if (load + STAGES < 2 * most)", "if (true)", "under way|waits for ever"),
     "another half of the columns of V": ("describe(ALONG_N, ", "describe(ALONG_K, ", WRONG),
     "columns beyond a slab": ("step / 4 * rows * 128 + step % 4 * 32", "step * 32", WRONG),

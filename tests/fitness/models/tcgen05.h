@@ -2,9 +2,9 @@
 //
 // It takes the place of the source's sections "instructions: …", and a block runs as 512 fibers in an order drawn from a
 // seed. What is asynchronous on the device is so here: products wait in a queue and overtake one another wherever the ISA
-// (9.7.16.6.2) leaves it open; loads, stores and copies happen at once or as late as their wait allows. Registers, shared
-// and tensor memory begin as NaN. A wait that never ends, a phase that was missed, a wrong lane and what is still under
-// way at a block's end are errors. Not modelled: fences, proxies and time.
+// (9.7.16.6.2) leaves it open; loads, stores and copies happen at once or as late as their wait allows, and threads
+// dawdle after they have arrived. Shared and tensor memory begin as NaN. A wait that never ends, a phase that was missed,
+// a wrong lane and what is still under way at a block's end are errors. Not modelled: fences, proxies and time.
 #pragma once
 
 #include <math.h>
@@ -51,7 +51,7 @@ struct Fiber {
     std::function<bool()> ready;  // none: ready
     bool done = false;
     unsigned x = 0;
-    long wakes = 0;  // at that step
+    bool dawdles = false;  // until nobody else can go on
     std::vector<Load> loads;
     std::vector<std::function<void()>> stores, copies;  // not yet done: to tensor memory, to global memory
 };
@@ -80,7 +80,6 @@ std::vector<Work> under_way;
 std::map<unsigned, Meeting> meetings;
 std::mt19937 chance;
 int fault = -1;  // that a test has planted
-long steps;
 int laziness;    // of asynchronous work, 0 to 2: as soon as can be, at random, as late as can be
 
 [[noreturn]] void fail(const char* what) {
@@ -95,10 +94,10 @@ void wait_until(std::function<bool()> ready) {
     swapcontext(&current->context, &scheduler);
 }
 
-// Lets others run for a while: an arrival may be seen long before the thread that arrived goes on.
+// An arrival may be seen long before the thread that arrived goes on.
 void dawdle() {
-    if (!late()) return;
-    current->wakes = steps + chance() % 4096;
+    if (laziness == 0 || chance() % 64) return;
+    current->dawdles = true;
     wait_until([] { return true; });
 }
 
@@ -325,12 +324,12 @@ bool act() {
     return false;
 }
 bool step(bool wake = false) {
-    ++steps;
     const unsigned first = chance() % THREADS;
     for (unsigned i = 0; i < THREADS; ++i) {
         Fiber& fiber = fibers[(first + i) % THREADS];
-        if (fiber.done || (!wake && fiber.wakes > steps) || (fiber.ready && !fiber.ready())) continue;
+        if (fiber.done || fiber.dawdles > wake || (fiber.ready && !fiber.ready())) continue;
         fiber.ready = nullptr;
+        fiber.dawdles = false;
         current = &fiber;
         swapcontext(&scheduler, &fiber.context);
         return true;
@@ -360,8 +359,9 @@ void run_block() {
         makecontext(&fiber.context, enter, 0);
     }
     for (;;) {
-        const bool asynchronous_first = laziness == 0 || (laziness == 1 && chance() % 2);
-        if (!(asynchronous_first ? act() || step() : step() || act()) && !step(true)) break;
+        if (laziness < 2 && chance() % 2 && act()) continue;
+        if (step() || (laziness < 2 && act()) || step(true) || act()) continue;
+        break;
     }
     for (const Fiber& fiber : fibers) {
         current = const_cast<Fiber*>(&fiber);
