@@ -154,8 +154,8 @@ DEVICE void await(uint64_t& barrier, int phase) {
 // Copies a box that begins at (column, head, row, batch) to shared memory; its bytes count at the barrier.
 DEVICE void load_box(uint32_t to, const TensorMap& map, int column, int head, int row, int batch, uint64_t& barrier) {
     asm volatile(
-        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" ::
-            "r"(to), "l"(&map), "r"(column), "r"(head), "r"(row), "r"(batch), "r"(shared_address(&barrier))
+        "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to), "l"(&map), "r"(column), "r"(head), "r"(row), "r"(batch), "r"(shared_address(&barrier))
         : "memory");
 }
 
@@ -180,7 +180,8 @@ DEVICE void show_to_copies() { asm volatile("fence.proxy.async.shared::cta;" :::
 
 DEVICE void show_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 
-DEVICE void meet_warpgroup() { asm volatile("bar.sync 1, 128;" ::: "memory"); }  // of one warpgroup only, here: correction
+// For one warpgroup alone, here the one that corrects.
+DEVICE void meet_warpgroup() { asm volatile("bar.sync 1, 128;" ::: "memory"); }
 
 template <int REGISTERS>
 DEVICE void keep_registers() {  // of a warpgroup, of the 128 that each thread is launched with
@@ -256,8 +257,8 @@ DEVICE void store_columns(uint32_t to, const uint32_t (&from)[32]) {
         "r"(from[28]), "r"(from[29]), "r"(from[30]), "r"(from[31]) : "memory");
 }
 
-// Loads and stores run in the background until then (9.7.16.8.5). The compiler may not move what reads the values before
-// this point either.
+// Loads and stores run in the background until then (9.7.16.8.5). Nor may the compiler move what reads the values to
+// before this point.
 template <int N>
 DEVICE void await_loads(float (&values)[N]) {
     asm volatile("tcgen05.wait::ld.sync.aligned;" ::: "memory");
@@ -512,8 +513,9 @@ DEVICE void softmax(const Block& block, Shared& shared, const Places& at, int ti
             arrive(shared.decay_full[tile]);
         }
         const float from = reference == -INFINITY ? 0.0f : reference;  // a row that has seen no key: no -inf - -inf
-        const float tile_sum = EXP_ON_FMA == 0 || masked ? write_probabilities<0>(s, scale, from, probabilities)
-                                                         : write_probabilities<EXP_ON_FMA>(s, scale, from, probabilities);
+        const float tile_sum = EXP_ON_FMA > 0 && !masked  // what is masked is infinite
+                                   ? write_probabilities<EXP_ON_FMA>(s, scale, from, probabilities)
+                                   : write_probabilities<0>(s, scale, from, probabilities);
         await_stores();
         fence_before();
         arrive(shared.probabilities_full[tile]);

@@ -28,7 +28,8 @@ class BrokenError(Exception):
 
 def on_the_model(source):
     """The source as C++ for a processor: the sections of single instructions give way to the model."""
-    start, end = (source.index(f"{'-' * 20} {title}\n") for title in ("instructions: barriers and copies", "exponentials"))
+    titles = ("instructions: barriers and copies", "exponentials")
+    start, end = (source.rindex("\n// -", 0, source.index(f"- {title}\n")) + 1 for title in titles)
     pack = re.search(r"#if defined\(EVO_BF16\)\n#define TO_PAIR.*?\n}\n", source[start:end], re.DOTALL)
     text = source[:start] + pack[0] + source[end:]
     for old, new in (
@@ -44,7 +45,7 @@ def compiled(folder, defines):
     """Makes folder/model of folder/model.cpp."""
     flags = [f"-D{name}={value}" for name, value in (DEFAULTS | defines).items()]
     places = [f"-I{path}" for path in (MODELS, ROOT / "fitness/backends/host", ROOT / "kernels/include")]
-    command = ["g++", "-std=c++17", "-O1", "-w", *flags, *places, "model.cpp", "-o", "model"]
+    command = ["g++", "-std=c++17", "-O1", "-w", "-Wno-psabi", *flags, *places, "model.cpp", "-o", "model"]
     subprocess.run(command, cwd=folder, check=True)
 
 

@@ -1,129 +1,15 @@
-// A software model of what kernels/seed/blackwell.cu asks of the hardware, after the PTX ISA, release 9.2, chapter 9.7.16.
+// A software model of what kernels/seed/blackwell.cu asks of the hardware, after the PTX ISA 9.2, chapter 9.7.16.
 //
-// It takes the place of the source's sections "instructions: …", and a block runs as 512 fibers in an order drawn from a
-// seed. What is asynchronous on the device is so here: products wait in a queue and overtake one another wherever the ISA
-// (9.7.16.6.2) leaves it open; loads, stores and copies happen at once or as late as their wait allows, and threads
-// dawdle after they have arrived. Shared and tensor memory begin as NaN. A wait that never ends, a phase that was missed,
-// a wrong lane and what is still under way at a block's end are errors. Not modelled: fences, proxies and time.
+// It takes the place of the source's sections "instructions: …". What is asynchronous on the device is so here: products
+// wait in a queue and overtake one another wherever the ISA (9.7.16.6.2) leaves it open; loads, stores and copies happen
+// at once or as late as their wait allows, and threads dawdle after they have arrived. Shared and tensor memory begin as
+// NaN. A wait that never ends, a phase that was missed, a wrong lane and what is still under way at a block's end are
+// errors. Not modelled: fences, proxies and time.
 #pragma once
 
-#include <math.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <ucontext.h>
-
-#include <functional>
-#include <map>
-#include <random>
-#include <vector>
-
-#define __global__
-#define __device__
-#define __grid_constant__
-#define __launch_bounds__(...)
-#define __forceinline__ inline
-#define __align__(...)
+#include "fibers.h"
 
 namespace {
-namespace evo {
-template <class To, class From>
-To bit_cast(const From& from) {
-    static_assert(sizeof(To) == sizeof(From), "the same bits");
-    To to;
-    memcpy(&to, &from, sizeof to);
-    return to;
-}
-}  // namespace evo
-}  // namespace
-#include "vector_types.h"
-
-#include "small_floats.h"
-
-namespace {
-
-struct Index { unsigned x, y, z; };
-struct Load { float* to; uint32_t from; std::vector<float> early; };
-struct Fiber {
-    ucontext_t context;
-    std::vector<char> stack = std::vector<char>(1 << 17);
-    std::function<bool()> ready;  // none: ready
-    bool done = false;
-    unsigned x = 0;
-    bool dawdles = false;  // until nobody else can go on
-    std::vector<Load> loads;
-    std::vector<std::function<void()>> stores, copies;  // not yet done: to tensor memory, to global memory
-};
-struct Barrier { int arrivals, pending, phase; long bytes; };
-struct Work {  // asynchronous: may be done once `may` holds
-    std::function<void()> act;
-    bool product;     // products and commits, in the order of their issue
-    uint32_t d;       // of a product: its accumulator
-    bool commit;
-};
-struct Meeting { unsigned arrived = 0, generation = 0; bool any = false, result = false; };
-
-constexpr unsigned THREADS = 512;
-unsigned char arena[1 << 18] __attribute__((aligned(1024)));
-constexpr unsigned ARENA_START = 512;  // where dynamic shared memory begins: not where a tile may
-unsigned char* const dynamic = arena + ARENA_START;
-float tensor_memory[128][512];
-bool allocated;
-std::vector<Fiber> fibers;
-Fiber* current;
-ucontext_t scheduler;
-Index blockIdx, gridDim;
-#define threadIdx (*current)
-std::map<const void*, Barrier> barriers;
-std::vector<Work> under_way;
-std::map<unsigned, Meeting> meetings;
-std::mt19937 chance;
-int fault = -1;  // that a test has planted
-int laziness;    // of asynchronous work, 0 to 2: as soon as can be, at random, as late as can be
-
-[[noreturn]] void fail(const char* what) {
-    fprintf(stderr, "block %u %u %u, thread %u: %s\n", blockIdx.x, blockIdx.y, blockIdx.z, current ? current->x : 0, what);
-    exit(1);
-}
-void require(bool holds, const char* what) { if (!holds) fail(what); }
-bool late() { return laziness == 2 || (laziness == 1 && chance() % 2); }
-
-void wait_until(std::function<bool()> ready) {
-    current->ready = std::move(ready);
-    swapcontext(&current->context, &scheduler);
-}
-
-// An arrival may be seen long before the thread that arrived goes on.
-void dawdle() {
-    if (laziness == 0 || chance() % 64) return;
-    current->dawdles = true;
-    wait_until([] { return true; });
-}
-
-bool meet(unsigned place, unsigned threads, bool flag = false) {
-    Meeting& meeting = meetings[place];
-    const unsigned generation = meeting.generation;
-    meeting.any |= flag;
-    if (++meeting.arrived == threads) {
-        meeting = {0, generation + 1, false, meeting.any};
-    } else {
-        wait_until([&meeting, generation] { return meeting.generation != generation; });
-    }
-    return meeting.result;
-}
-void __syncthreads() { meet(0, THREADS); }
-void meet_warpgroup() { meet(1, 128); }
-bool __any_sync(unsigned, bool flag) { return meet(16 + current->x / 32, 32, flag); }
-void __syncwarp() { meet(16 + current->x / 32, 32); }
-unsigned __shfl_sync(unsigned, unsigned uniform, int) { return uniform; }
-
-int min(int a, int b) { return a < b ? a : b; }
-int max(int a, int b) { return a > b ? a : b; }
-float __int_as_float(int x) { return evo::bit_cast<float>(x); }
-int __float_as_int(float x) { return evo::bit_cast<int>(x); }
-uint32_t __float_as_uint(float x) { return evo::bit_cast<uint32_t>(x); }
-float power_of_two(float x) { return exp2f(x); }
 
 // ------------------------------------------------------------------------------------------------ barriers and copies
 
@@ -155,11 +41,12 @@ struct Map { uint16_t* data; int columns, heads, length, batch, rows; };  // row
 // All 16-byte chunks of a box, with their place under the swizzle of 128 bytes; null beyond the end of the sequence.
 template <class Body>
 void each_chunk(const Map& map, int column, int head, int row, int batch, uint32_t shared, Body body) {
+    const int64_t sequence = int64_t(batch) * map.length;
     require(shared % 1024 == 0, "a box at no multiple of 1024");
     require(column + 64 <= map.columns && head < map.heads && batch < map.batch && row >= 0, "a box outside the tensor");
     for (int r = 0; r < map.rows; ++r) {
         for (int c = 0; c < 8; ++c) {
-            const int64_t at = ((int64_t(batch) * map.length + row + r) * map.heads + head) * map.columns + column + c * 8;
+            const int64_t at = ((sequence + row + r) * map.heads + head) * map.columns + column + c * 8;
             body(arena + shared + r * 128 + ((c ^ (r & 7)) << 4), row + r < map.length ? map.data + at : nullptr);
         }
     }
@@ -234,7 +121,8 @@ float element(uint64_t descriptor, bool n_major, unsigned mn, unsigned k) {
 
 // d (+)= a b by the instruction descriptor (9.7.16.4.2): a and b as functions of (row, k) and (column, k).
 void product(uint32_t d, std::function<float(unsigned, unsigned)> a, uint64_t b, uint32_t instruction, bool add) {
-    const unsigned rows = (instruction >> 24 & 31) << 4, columns = (instruction >> 17 & 63) << 3, n_major = instruction >> 16 & 1;
+    const unsigned rows = (instruction >> 24 & 31) << 4, columns = (instruction >> 17 & 63) << 3;
+    const bool n_major = instruction >> 16 & 1;
 #if defined(EVO_BF16)
     const unsigned types = 1u << 4 | 1u << 7 | 1u << 10;
 #else
@@ -300,75 +188,6 @@ void await_stores() {
     wait_until([] { return true; });
     for (auto& store : current->stores) store();
     current->stores.clear();
-}
-
-// ---------------------------------------------------------------------------------------------------------- scheduler
-
-// A commit waits for all products before it; a product for those before it into the same accumulator.
-bool may_act(size_t number) {
-    for (size_t i = 0; i < number && under_way[number].product; ++i)
-        if (under_way[i].product && !under_way[i].commit && (under_way[number].commit || under_way[i].d == under_way[number].d))
-            return false;
-    return true;
-}
-bool act() {
-    const size_t count = under_way.size(), first = count ? chance() % count : 0;
-    for (size_t i = 0; i < count; ++i) {
-        const size_t number = (first + i) % count;
-        if (!may_act(number)) continue;
-        const auto action = under_way[number].act;
-        under_way.erase(under_way.begin() + number);
-        action();
-        return true;
-    }
-    return false;
-}
-bool step(bool wake = false) {
-    const unsigned first = chance() % THREADS;
-    for (unsigned i = 0; i < THREADS; ++i) {
-        Fiber& fiber = fibers[(first + i) % THREADS];
-        if (fiber.done || fiber.dawdles > wake || (fiber.ready && !fiber.ready())) continue;
-        fiber.ready = nullptr;
-        fiber.dawdles = false;
-        current = &fiber;
-        swapcontext(&scheduler, &fiber.context);
-        return true;
-    }
-    return false;
-}
-
-std::function<void()> body;
-void enter() {
-    body();
-    current->done = true;
-    swapcontext(&current->context, &scheduler);
-}
-
-void run_block() {
-    memset(arena, 0xff, sizeof arena);
-    memset(tensor_memory, 0xff, sizeof tensor_memory);
-    barriers.clear();
-    meetings.clear();
-    fibers = std::vector<Fiber>(THREADS);
-    for (unsigned x = 0; x < THREADS; ++x) {
-        Fiber& fiber = fibers[x];
-        getcontext(&fiber.context);
-        fiber.x = x;
-        fiber.context.uc_stack.ss_sp = fiber.stack.data();
-        fiber.context.uc_stack.ss_size = fiber.stack.size();
-        makecontext(&fiber.context, enter, 0);
-    }
-    for (;;) {
-        if (laziness < 2 && chance() % 2 && act()) continue;
-        if (step() || (laziness < 2 && act()) || step(true) || act()) continue;
-        break;
-    }
-    for (const Fiber& fiber : fibers) {
-        current = const_cast<Fiber*>(&fiber);
-        require(fiber.done, "waits for ever");
-        require(fiber.loads.empty() && fiber.stores.empty() && fiber.copies.empty(), "ends with work under way");
-    }
-    require(under_way.empty() && !allocated, "the block ends with work under way, or keeps tensor memory");
 }
 
 }  // namespace
