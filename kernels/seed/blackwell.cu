@@ -155,7 +155,8 @@ DEVICE void await(uint64_t& barrier, int phase) {
 DEVICE void load_box(uint32_t to, const TensorMap& map, int column, int head, int row, int batch, uint64_t& barrier) {
     asm volatile(
         "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to), "l"(&map), "r"(column), "r"(head), "r"(row), "r"(batch), "r"(shared_address(&barrier))
+        "[%0], [%1, {%2, %3, %4, %5}], [%6];" ::"r"(to), "l"(&map), "r"(column), "r"(head), "r"(row), "r"(batch),
+        "r"(shared_address(&barrier))
         : "memory");
 }
 
