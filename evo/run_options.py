@@ -63,7 +63,10 @@ def earlier_overrides(folder: RunFolder) -> list[str]:
         words = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); restore it from a copy") from error
-    return [str(word) for word in words or []]
+    overrides = [str(word) for word in words or []]
+    if strange := [word for word in overrides if word.lstrip("+~").startswith("hydra")]:  # none of ours writes them
+        raise ConfigError(f"{path} holds {strange[0]}, which can run any code; take out what you do not know")
+    return overrides
 
 
 def merged_overrides(earlier: Sequence[str], later: Sequence[str]) -> list[str]:

@@ -170,7 +170,7 @@ def build_toolbox(
     toolbox.register("select_survivors", steps.select_survivors)
     toolbox.register("record", steps.record)
     toolbox.register("checkpoint", keeper.save)
-    toolbox.register("crown", auditing.crown if auditing else lambda: None)
+    toolbox.register("crown", auditing.crown)
     return toolbox
 
 

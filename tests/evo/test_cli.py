@@ -193,6 +193,15 @@ def test_a_folders_word_is_not_enough_to_run_a_models_code(tmp_path: Path, small
     resumed = evo(tmp_path, "evolve", "resume=trusting", "stop.generations=2")
     said = "evo: resume: the run was begun with backend.run_model_code=true; to allow or forbid that here, say it again"
     assert (resumed.returncode, resumed.stderr.splitlines()) == (2, [said])
+    words_of_folder = tmp_path / "runs" / "trusting" / ".hydra" / "overrides.yaml"
+    kept = words_of_folder.read_text(encoding="utf-8")
+    words_of_folder.write_text(kept.replace("- backend.run", "- ++backend.run"), encoding="utf-8")
+    assert evo(tmp_path, "evolve", "resume=trusting", "stop.generations=2").stderr.splitlines() == [said]
+    words_of_folder.write_text(f"{kept}- +hydra.callbacks.x._target_=os.system\n", encoding="utf-8")
+    strange = evo(tmp_path, "evolve", "resume=trusting", "backend.run_model_code=true")
+    assert strange.returncode == 2
+    assert "holds +hydra.callbacks.x._target_=os.system, which can run any code" in strange.stderr
+    words_of_folder.write_text(kept, encoding="utf-8")
     allowed = evo(tmp_path, "evolve", "resume=trusting", "stop.generations=2", "backend.run_model_code=true")
     assert allowed.returncode == 0
 
