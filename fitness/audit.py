@@ -28,6 +28,7 @@ SCALED_SCENARIOS = 3  # those with the greatest speedups
 MAX_SCALED_BYTES = 8 << 30
 SMALL_FLOPS = 10**9  # a sanitizer's tools make a kernel up to a hundred times slower
 _SHRINKS = 0.9  # a call with more work may take this share of the time of one with less: below is no noise
+_TOO_LARGE = f"at {SCALES[-1]} times its batch every scenario moves more than {MAX_SCALED_BYTES >> 30} GiB"
 _NO_CYCLES = (
     "reading the clock inside a kernel takes instrumenting its source, and the audited kernel would be another one"
 )
@@ -126,6 +127,8 @@ class Auditor:
         """Right at other batches, never above the roof there, and no faster for more work."""
         name = "time against work"
         families = scaled(self._evaluator.suite, evaluation)
+        if not families:
+            return AuditCheck(name=name, finding=Finding.SKIPPED, detail=_TOO_LARGE)
         shapes = tuple(dict.fromkeys(each for family in families for each in family))
         suite = Suite(name="scaled", scenarios=shapes)
         compiled = self._evaluator.on(suite, self._evaluator.settings).compile(source)

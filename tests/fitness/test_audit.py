@@ -148,6 +148,19 @@ def test_sizes_that_the_candidate_does_not_support_are_skipped():
     assert "UNSUPPORTED" in checks["time against work"].detail
 
 
+def test_a_suite_that_is_too_large_to_be_scaled_is_skipped():
+    """b4 h64 s16384 d128 moves four tensors of 1 GiB each, and four times as much at four times its batch."""
+    large = scenario(batch=4, heads=64, kv_heads=64, seqlen_q=16384, seqlen_k=16384, head_dim=128)
+    device = Device()
+    judge = evaluator(device).on(Suite(name="large", scenarios=(large,)), JudgeSettings(bootstrap_draws=10))
+    auditing = Auditor(judge, device, on_gpu=True, sanitizer=Sanitizer(None, {}), rng=random.Random(1))
+    text = source("right").replace("head_dim <= 64", "head_dim <= 128")
+    found = {check.name: check for check in auditing.audit(text, judge.evaluate(text))}
+    assert found["time against work"].finding is Finding.SKIPPED
+    assert found["time against work"].detail == "at 4 times its batch every scenario moves more than 8 GiB"
+    assert set(found) > set(TOOLS)
+
+
 def test_the_fastest_scenarios_are_scaled_in_batch_within_memory():
     huge = scenario(batch=2**20, seqlen_q=512, seqlen_k=512)
     slow, fast = scenario(), scenario(head_dim=64)
