@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_records import attempt, failed, individual, known, passed
@@ -10,7 +11,7 @@ from small_search import small_config
 from evo.config import LoggerConfig, LoggerKind
 from evo.history import History
 from evo.loggers.logger import Forgiving
-from evo.loggers.reporting import Report, figures_of, require_logger
+from evo.loggers.reporting import MLFLOW_EVENT, Report, figures_of, opened, require_logger
 from evo.settings import ConfigError
 from evo.stop import Interrupted
 from evo.tracking import Tracker
@@ -120,6 +121,31 @@ def test_a_logger_that_cannot_be_opened_is_given_up_too() -> None:
     assert warned == ["logger=mlflow failed, and the run goes on without it: ConnectionError: nobody there"]
 
 
+def test_a_secret_in_the_address_is_in_no_event_and_no_parameter(tmp_path: Path) -> None:
+    made: list[Mapping[str, Any]] = []
+
+    def begin(**options: Any) -> Told:
+        made.append(options)
+        if options["known"] is None:
+            options["remember"]("run 7")
+        return Told()
+
+    config = small_config()
+    folder = create_run_folder(tmp_path, "run")
+    with create_archive(folder) as archive:
+        for address in ("https://me:s3cret@ml.example", "https://me:another@ml.example", "https://elsewhere.example"):
+            config.logger = LoggerConfig(kind=LoggerKind.mlflow, tracking_uri=address)
+            opened(config, folder, archive, lambda: begin)
+        events = [(event.kind, event.key, event.record) for event in archive.events()]
+    assert [each["known"] for each in made] == [None, "run 7", None]
+    assert made[0]["tracking_uri"] == "https://me:s3cret@ml.example"
+    assert made[0]["settings"]["logger.tracking_uri"] == "https://ml.example"
+    assert "s3cret" not in "".join(made[0]["settings"].values())
+    assert events == [
+        (MLFLOW_EVENT, "https://ml.example", '"run 7"'), (MLFLOW_EVENT, "https://elsewhere.example", '"run 7"'),
+    ]  # fmt: skip
+
+
 def test_a_signal_that_strikes_in_a_logger_ends_the_run() -> None:
     told = Told(fails_from=1, with_error=Interrupted("SIGTERM", exit_code=143))
     with pytest.raises(Interrupted, match="interrupted by SIGTERM"):
@@ -139,4 +165,3 @@ def test_a_package_that_is_missing_gets_one_line(kind: LoggerKind, package: str)
         f"{package}, or leave the logger out"
     )
     require_logger(small_config(), find=lambda _module: None)
-
