@@ -324,33 +324,49 @@ struct Job {
     int first_row, batch, head, tiles;  // tiles of keys: at least one, though no row may see a key of it
 };
 
-// Job number n of this block, a tile of queries of one head; false after the last. Jobs stand in one list that is dealt
-// out to the blocks round by round. Without a mask they are equal, and the list runs through one head after the other.
-// Under a causal mask, the list goes through sections of heads whose keys and values fit into the L2 together, in each
-// through the longest jobs of all its heads first; every second round is dealt out in the opposite order (a snake), so
-// that who got the longer job of one round gets the shorter of the next.
-DEVICE bool find_job(Job& job, int n, const AttentionParams& params) {
-    const int row_tiles = (params.seqlen_q + BLOCK_M - 1) / BLOCK_M, groups = params.batch * params.heads;
-    const int blocks = gridDim.x, block = params.causal && (n & 1) ? blocks - 1 - int(blockIdx.x) : int(blockIdx.x);
-    const int item = n * blocks + block;
-    if (item >= groups * row_tiles) return false;
-    int group = item / row_tiles, row_tile = item % row_tiles, keys = params.seqlen_k;
-    if (params.causal) {
-        const int64_t fit = max(1LL, (int64_t(L2_MIB) << 20) / (int64_t(params.seqlen_k) * HEAD_DIM * 4));
-        const int section = int(min(int64_t(groups), fit * (params.heads / params.kv_heads)));
-        const int first = item / (section * row_tiles) * section, rest = item - first * row_tiles;
-        const int width = min(section, groups - first);
-        group = first + rest % width;
-        row_tile = row_tiles - 1 - rest / width;
-        // The last row sees one key more than its number, moved by what there are more keys than queries.
-        keys = min((row_tile + 1) * BLOCK_M, params.seqlen_q) + params.seqlen_k - params.seqlen_q;
+// Who does which job. Heads (of all batch entries) are taken in sections, one after the other, and a section's jobs are dealt
+// out to the blocks round by round. Without a mask jobs are equal: one section, head after head. Under a causal mask a
+// section is the heads whose keys and values fit into the L2 together; its longest jobs come first, over all its heads, and
+// every second round is dealt out in the opposite order, so that who got the longer job of one round gets the shorter of
+// the next. In the plain form, which has a block for each job, sections have blocks of their own.
+struct Schedule {
+    int row_tiles, groups, section, blocks, rounds;
+
+    DEVICE explicit Schedule(const AttentionParams& params) {
+        row_tiles = (params.seqlen_q + BLOCK_M - 1) / BLOCK_M;
+        section = groups = params.batch * params.heads;
+        if (params.causal) {
+            const int64_t fit = max(1LL, (int64_t(L2_MIB) << 20) / (int64_t(params.seqlen_k) * HEAD_DIM * 4));
+            section = int(min(int64_t(groups), fit * (params.heads / params.kv_heads)));
+        }
+        blocks = PIPELINED ? int(gridDim.x) : section * row_tiles;
+        rounds = (section * row_tiles + blocks - 1) / blocks;
     }
-    job.first_row = row_tile * BLOCK_M;
-    job.batch = group / params.heads;
-    job.head = group % params.heads;
-    job.tiles = max((keys + BLOCK_N - 1) / BLOCK_N, 1);  // for keys <= 0 the quotient is 0 or less
-    return true;
-}
+
+    // Job number n of this block, or where n has none, of the next n that has; false after the last.
+    DEVICE bool find(Job& job, int& n, const AttentionParams& params) const {
+        for (;; ++n) {
+            const int number = n / rounds, round = n - number * rounds, first = number * section;
+            if (first >= groups) return false;
+            const bool turned = PIPELINED && params.causal && ((round + number) & 1);
+            const int block = PIPELINED ? int(blockIdx.x) : int(blockIdx.x) % blocks;
+            const int item = round * blocks + (turned ? blocks - 1 - block : block), width = min(section, groups - first);
+            if (item >= width * row_tiles) continue;
+            int group = item / row_tiles, row_tile = item - group * row_tiles, keys = params.seqlen_k;
+            if (params.causal) {
+                row_tile = row_tiles - 1 - item / width;
+                group = first + item % width;
+                // The last row sees one key more than its number, moved by what there are more keys than queries.
+                keys = min((row_tile + 1) * BLOCK_M, params.seqlen_q) + params.seqlen_k - params.seqlen_q;
+            }
+            job.first_row = row_tile * BLOCK_M;
+            job.batch = group / params.heads;
+            job.head = group % params.heads;
+            job.tiles = max((keys + BLOCK_N - 1) / BLOCK_N, 1);  // for keys <= 0 the quotient is 0 or less
+            return true;
+        }
+    }
+};
 
 // S = Q K^T, begun and started; `q` and `k` are matrix addresses, of the warpgroup's rows and of the tile.
 DEVICE void start_scores(Scores& s, const Queries& queries, uint32_t q, uint32_t k) {
@@ -700,10 +716,11 @@ struct Producer {
     // those that soon leave their only buffer for registers just after the job's first K; those that hold it to the end of
     // the job before, last, so that nothing that this job waits for stands behind them.
     DEVICE void run(const AttentionParams& params) const {
+        const Schedule schedule(params);
         uint32_t at = 0, count = 0;
         int v_head = 0, v_tile = 0, v_batch = 0;
         Job job;
-        for (; find_job(job, count, params); ++count) {
+        for (int n = 0; schedule.find(job, n, params); ++n, ++count) {
             const int kv_head = job.head / (params.heads / params.kv_heads);
             if (Q_BUFFERS == 2) load_queries(count, job.first_row, job.batch, job.head, job.tiles);
             for (int tile = job.tiles - 1; tile >= 0; --tile) {
@@ -984,8 +1001,10 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     const uint32_t q_full = shared_address(barriers);
     auto barrier = [&](int kind, int tile) -> uint32_t { return q_full + 8 + (kind * 2 + tile % 2) * 8; };
 
+    const Schedule schedule(params);
     Job job;
-    find_job(job, 0, params);
+    int n = int(blockIdx.x) / schedule.blocks;
+    schedule.find(job, n, params);
     const int lane = threadIdx.x % 32, warpgroup = __shfl_sync(~0u, int(threadIdx.x) / 128, 0);
     const int offset = params.seqlen_k - params.seqlen_q;
     const int active = min(CONSUMERS, (params.seqlen_q - job.first_row + 63) / 64);  // warpgroups that have rows
