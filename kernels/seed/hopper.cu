@@ -148,9 +148,9 @@ DEVICE void load_matrices(uint32_t (&to)[4], uint32_t from) {
 
 // c += a b, 16 rows by 8 columns, 16 between. A lane holds c[0..1] in row lane / 4, columns lane % 4 * 2 and the next, and
 // c[2..3] eight rows below.
-DEVICE void multiply_warp(float& c0, float& c1, float& c2, float& c3, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+DEVICE void multiply_warp(float* c, const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col." MMA_TYPES ".f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
+                 : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
@@ -219,9 +219,7 @@ DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "mem
 DEVICE void close_products() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 
 template <int N>
-DEVICE void await_products() {
-    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory");
-}
+DEVICE void await_products() { asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(N) : "memory"); }
 
 // Descriptors of matrices in shared memory with rows of 128 swizzled bytes, eight rows in 1024. The upper half is always
 // the same; the lower is address / 16, of which only sums are formed, with one of these added: the leading offset, / 16,
@@ -257,51 +255,42 @@ DEVICE uint32_t matrix_address(uint32_t address) { return (address & 0x3FFFFu) >
 #define FLOATS_96 FLOATS_64, FLOATS_8(64), FLOATS_8(72), FLOATS_8(80), FLOATS_8(88)
 #define FLOATS_128 FLOATS_96, FLOATS_8(96), FLOATS_8(104), FLOATS_8(112), FLOATS_8(120)
 
+#define WGMMA(N, REGS, A, B, P, FLAGS)                                                                           \
+    "{ .reg .pred p; setp.ne.b32 p, " P ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16." MMA_TYPES             \
+    " {" REGS "}, " A ", " B ", p, 1, 1, " FLAGS "; }"
+
 #define WGMMA_SHARED(N, REGS, FLOATS, A, B, P)                                                                   \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, " P ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16." MMA_TYPES \
-                 " {" REGS "}, " A ", " B ", p, 1, 1, 0, 0; }"                                                   \
-                 : FLOATS : "l"(a), "l"(b), "r"(accumulate))
+    if constexpr (COLUMNS == N)                                                                                  \
+    asm volatile(WGMMA(N, REGS, A, B, P, "0, 0") : FLOATS : "l"(a), "l"(b), "r"(accumulate))
 
 #define WGMMA_REGISTERS(N, REGS, FLOATS, A, B, P, T)                                                             \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, " P ", 0; wgmma.mma_async.sync.aligned.m64n" #N "k16." MMA_TYPES \
-                 " {" REGS "}, {" A "}, " B ", p, 1, 1, " T "; }"                                                \
-                 : FLOATS : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSED))
+    if constexpr (COLUMNS == N)                                                                                  \
+    asm volatile(WGMMA(N, REGS, "{" A "}", B, P, T)                                                              \
+                 : FLOATS                                                                                        \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate), "n"(TRANSPOSED))
 
-// c = a b, or c += a b, for 64 rows, N columns and 16 between; both operands run along the 16. A lane holds of c what it
-// would of mma.sync's: c[4 n .. 4 n + 1] in row lane / 4 of its warp's 16, the next two eight rows below.
-template <int N>
-DEVICE void multiply_shared(float (&c)[N / 2], uint64_t a, uint64_t b, int accumulate) {
-    if constexpr (N == 64) {
-        WGMMA_SHARED(64, REGS_32, FLOATS_32, "%32", "%33", "%34");
-    } else if constexpr (N == 80) {
-        WGMMA_SHARED(80, REGS_40, FLOATS_40, "%40", "%41", "%42");
-    } else if constexpr (N == 96) {
-        WGMMA_SHARED(96, REGS_48, FLOATS_48, "%48", "%49", "%50");
-    } else if constexpr (N == 112) {
-        WGMMA_SHARED(112, REGS_56, FLOATS_56, "%56", "%57", "%58");
-    } else {
-        static_assert(N == 128, "no instruction for this tile");
-        WGMMA_SHARED(128, REGS_64, FLOATS_64, "%64", "%65", "%66");
-    }
+// c = a b, or c += a b, for 64 rows, so many columns and 16 between; both operands run along the 16. A lane holds of c what
+// it would of mma.sync's: c[4 n .. 4 n + 1] in row lane / 4 of its warp's 16, the next two eight rows below.
+template <int COLUMNS>
+DEVICE void multiply_shared(float (&c)[COLUMNS / 2], uint64_t a, uint64_t b, int accumulate) {
+    static_assert(COLUMNS == 64 || COLUMNS == 80 || COLUMNS == 96 || COLUMNS == 112 || COLUMNS == 128, "no instruction here");
+    WGMMA_SHARED(64, REGS_32, FLOATS_32, "%32", "%33", "%34");
+    WGMMA_SHARED(80, REGS_40, FLOATS_40, "%40", "%41", "%42");
+    WGMMA_SHARED(96, REGS_48, FLOATS_48, "%48", "%49", "%50");
+    WGMMA_SHARED(112, REGS_56, FLOATS_56, "%56", "%57", "%58");
+    WGMMA_SHARED(128, REGS_64, FLOATS_64, "%64", "%65", "%66");
 }
 
 // The same with a in registers, and where TRANSPOSED with b's columns contiguous.
-template <int N, int TRANSPOSED>
-DEVICE void multiply_registers(float (&c)[N / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    if constexpr (N == 64) {
-        WGMMA_REGISTERS(64, REGS_32, FLOATS_32, "%32, %33, %34, %35", "%36", "%37", "%38");
-    } else if constexpr (N == 96) {
-        WGMMA_REGISTERS(96, REGS_48, FLOATS_48, "%48, %49, %50, %51", "%52", "%53", "%54");
-    } else if constexpr (N == 112) {
-        WGMMA_REGISTERS(112, REGS_56, FLOATS_56, "%56, %57, %58, %59", "%60", "%61", "%62");
-    } else if constexpr (N == 128) {
-        WGMMA_REGISTERS(128, REGS_64, FLOATS_64, "%64, %65, %66, %67", "%68", "%69", "%70");
-    } else if constexpr (N == 192) {
-        WGMMA_REGISTERS(192, REGS_96, FLOATS_96, "%96, %97, %98, %99", "%100", "%101", "%102");
-    } else {
-        static_assert(N == 256, "no instruction for this width");
-        WGMMA_REGISTERS(256, REGS_128, FLOATS_128, "%128, %129, %130, %131", "%132", "%133", "%134");
-    }
+template <int COLUMNS, int TRANSPOSED>
+DEVICE void multiply_registers(float (&c)[COLUMNS / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {
+    static_assert(COLUMNS % 64 == 0 || COLUMNS == 96 || COLUMNS == 112, "no instruction here");
+    WGMMA_REGISTERS(64, REGS_32, FLOATS_32, "%32, %33, %34, %35", "%36", "%37", "%38");
+    WGMMA_REGISTERS(96, REGS_48, FLOATS_48, "%48, %49, %50, %51", "%52", "%53", "%54");
+    WGMMA_REGISTERS(112, REGS_56, FLOATS_56, "%56, %57, %58, %59", "%60", "%61", "%62");
+    WGMMA_REGISTERS(128, REGS_64, FLOATS_64, "%64, %65, %66, %67", "%68", "%69", "%70");
+    WGMMA_REGISTERS(192, REGS_96, FLOATS_96, "%96, %97, %98, %99", "%100", "%101", "%102");
+    WGMMA_REGISTERS(256, REGS_128, FLOATS_128, "%128, %129, %130, %131", "%132", "%133", "%134");
 }
 
 // --------------------------------------------------------------------------------------- what the long forms share
@@ -312,6 +301,7 @@ constexpr int Q_GROUP_BYTES = 64 * SLABS * 128;      // those of one warpgroup: 
 constexpr int TILE_BYTES = BLOCK_N * SLABS * 128;    // a tile of K or V: slab after slab, BLOCK_N rows each
 constexpr int STEPS = BLOCK_N / 16;                  // of the second product along the keys
 constexpr int Q_STEPS = Q_REGISTERS ? HEAD_DIM / 16 : 1;
+constexpr float NO_REFERENCE = -1e30f;               // of a row that has seen no key: any score at all outgrows it
 
 static_assert(TILE_BYTES % 1024 == 0 && BLOCK_N % 16 == 0, "tiles lie at multiples of what the swizzle repeats over");
 
@@ -405,6 +395,54 @@ DEVICE void hide_keys(Scores& s, int row, int key, bool causal, int seqlen_k, in
         if (i / 4 * 8 + i % 2 > (i % 4 < 2 ? last0 : last1)) s[i] = -INFINITY;
 }
 
+// The exponentials of a tile in the place of its scores, relative to a reference for each row, in powers of two: the row's
+// maximum, moved up to that of this tile; or, where LAZY, the old one while no row of the warp has outgrown it by more than
+// LAZY_RESCALE. True where references moved; the sums have moved with them, and O has to be multiplied by `factor`. Any
+// reference gives the same quotient O / sum while nothing overflows. One is finite even where all keys so far are hidden, so
+// 2^(-inf - reference) is 0.
+template <bool LAZY>
+DEVICE bool exponentiate(Scores& s, float (&reference)[2], float (&sum)[2], float (&factor)[2], float scale) {
+    float even0 = s[0], odd0 = s[1], even1 = s[2], odd1 = s[3];
+#pragma unroll
+    for (int i = 1; i < BLOCK_N / 8; ++i) {
+        even0 = fmaxf(even0, s[4 * i]);
+        even1 = fmaxf(even1, s[4 * i + 2]);
+        odd0 = fmaxf(odd0, s[4 * i + 1]);
+        odd1 = fmaxf(odd1, s[4 * i + 3]);
+    }
+    const float next[2] = {fmaxf(reference[0], row_maximum(fmaxf(even0, odd0)) * scale),
+                           fmaxf(reference[1], row_maximum(fmaxf(even1, odd1)) * scale)};
+    const bool moved = !LAZY || __any_sync(~0u, fmaxf(next[0] - reference[0], next[1] - reference[1]) > float(LAZY_RESCALE));
+    if (moved) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            factor[i] = power_of_two(reference[i] - next[i]);
+            reference[i] = next[i];
+            sum[i] *= factor[i];
+        }
+    }
+    even0 = odd0 = even1 = odd1 = 0.0f;
+#pragma unroll
+    for (int i = 0; i < BLOCK_N / 8; ++i) {
+        s[4 * i] = power_of_two(s[4 * i] * scale - reference[0]);
+        s[4 * i + 1] = power_of_two(s[4 * i + 1] * scale - reference[0]);
+        s[4 * i + 2] = power_of_two(s[4 * i + 2] * scale - reference[1]);
+        s[4 * i + 3] = power_of_two(s[4 * i + 3] * scale - reference[1]);
+        even0 += s[4 * i];
+        odd0 += s[4 * i + 1];
+        even1 += s[4 * i + 2];
+        odd1 += s[4 * i + 3];
+    }
+    sum[0] += even0 + odd0;
+    sum[1] += even1 + odd1;
+    return moved;
+}
+
+DEVICE void rescale_output(Output& o, const float (&factor)[2]) {
+#pragma unroll
+    for (int i = 0; i < WIDTH / 2; ++i) o[i] *= factor[(i >> 1) & 1];
+}
+
 DEVICE void pack_scores(Weights& p, const Scores& s) {
 #pragma unroll
     for (int step = 0; step < STEPS; ++step) {
@@ -448,7 +486,6 @@ constexpr bool Q_BY_GROUP = WIDE;                          // each warpgroup's q
 constexpr int Q_PLACES = Q_BY_GROUP ? CONSUMERS : Q_BUFFERS;
 constexpr int Q_PLACE_BYTES = Q_BY_GROUP ? Q_GROUP_BYTES : Q_BYTES;
 constexpr int EARLY_STEPS = HEAD_DIM == 64 ? EARLY_64 : STEPS;  // of exponentials, before the wait for O += P V
-constexpr float NO_REFERENCE = -1e30f;                     // of a row that has seen no key: any score at all outgrows it
 #if defined(EVO_BF16)
 constexpr float LIMIT = 1099511627776.0f;                  // 2^40: P, the sums and O are floating point and keep their precision
 #else
@@ -493,40 +530,6 @@ DEVICE void load_query_fragments(Queries& queries, uint32_t address, int thread)
         load_matrices(queries[step], address + step / 4 * 8192 + (((step % 4 * 2 + ((thread >> 4) & 1)) ^ (thread & 7)) << 4));
 }
 
-// The softmax by the true maximum, of the first tile of a row and of the rare path: puts the exponentials in the scores'
-// place, moves the references up to the largest score, and brings the sums there; `factor` is what O has to be
-// multiplied by. A reference is finite even where all keys are hidden, so 2^(-inf - reference) is 0.
-DEVICE void exponentiate_anew(Scores& s, float (&reference)[2], float (&sum)[2], float (&factor)[2], float scale) {
-    float even0 = s[0], odd0 = s[1], even1 = s[2], odd1 = s[3];
-#pragma unroll
-    for (int i = 1; i < BLOCK_N / 8; ++i) {
-        even0 = fmaxf(even0, s[4 * i]);
-        even1 = fmaxf(even1, s[4 * i + 2]);
-        odd0 = fmaxf(odd0, s[4 * i + 1]);
-        odd1 = fmaxf(odd1, s[4 * i + 3]);
-    }
-    const float next0 = fmaxf(reference[0], row_maximum(fmaxf(even0, odd0)) * scale);
-    const float next1 = fmaxf(reference[1], row_maximum(fmaxf(even1, odd1)) * scale);
-    factor[0] = power_of_two(reference[0] - next0);
-    factor[1] = power_of_two(reference[1] - next1);
-    reference[0] = next0;
-    reference[1] = next1;
-    even0 = odd0 = even1 = odd1 = 0.0f;
-#pragma unroll
-    for (int i = 0; i < BLOCK_N / 8; ++i) {
-        s[4 * i] = power_of_two(s[4 * i] * scale - next0);
-        s[4 * i + 1] = power_of_two(s[4 * i + 1] * scale - next0);
-        s[4 * i + 2] = power_of_two(s[4 * i + 2] * scale - next1);
-        s[4 * i + 3] = power_of_two(s[4 * i + 3] * scale - next1);
-        even0 += s[4 * i];
-        odd0 += s[4 * i + 1];
-        even1 += s[4 * i + 2];
-        odd1 += s[4 * i + 3];
-    }
-    sum[0] = sum[0] * factor[0] + (even0 + odd0);
-    sum[1] = sum[1] * factor[1] + (even1 + odd1);
-}
-
 // The exponentials of 16 keys, relative to the references as they stand; `sums` are two of each row.
 DEVICE void exponentiate_step(Scores& s, int step, const float (&reference)[2], float (&sums)[4], float scale) {
 #pragma unroll
@@ -565,8 +568,8 @@ DEVICE void compute_again(Scores& s, const Queries& queries, uint32_t q, uint32_
             for (int i = 0; i < BLOCK_N / 16; ++i) {
                 uint32_t b[4];
                 load_matrices(b, along + i * 2048);
-                multiply_warp(s[8 * i], s[8 * i + 1], s[8 * i + 2], s[8 * i + 3], queries[step], b[0], b[1]);
-                multiply_warp(s[8 * i + 4], s[8 * i + 5], s[8 * i + 6], s[8 * i + 7], queries[step], b[2], b[3]);
+                multiply_warp(s + 8 * i, queries[step], b[0], b[1]);
+                multiply_warp(s + 8 * i + 4, queries[step], b[2], b[3]);
             }
         }
     } else {
@@ -581,8 +584,7 @@ DEVICE void compute_again(Scores& s, const Queries& queries, uint32_t q, uint32_
                                    load_word(q_at + high + 1024)};
 #pragma unroll
             for (int i = 0; i < BLOCK_N / 8; ++i)
-                multiply_warp(s[4 * i], s[4 * i + 1], s[4 * i + 2], s[4 * i + 3], a, load_word(k_at + low + i * 1024),
-                              load_word(k_at + high + i * 1024));
+                multiply_warp(s + 4 * i, a, load_word(k_at + low + i * 1024), load_word(k_at + high + i * 1024));
         }
     }
 }
@@ -590,11 +592,12 @@ DEVICE void compute_again(Scores& s, const Queries& queries, uint32_t q, uint32_
 // One tile of keys, number `at` of the block's and `tile` of the head's, in the steady state: S = Q K^T of this tile and
 // O += P V of the one before are started in this warpgroup's turn, and the exponentials follow while others have theirs.
 // K is released only once the sums have shown that the references held, for the rare path reads it.
+// Where WIDE, the maximum runs, which is hidden beside the products there, and K is released at once, and so are the queries,
+// by `q_empty`, in the job's last tile: no second place for them is there to hide the time that the next ones take.
 template <bool MASKED>
 DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)[2], const Queries& queries, uint32_t q,
-                      uint32_t at, int tile, int first_row, const Lane& lane) {
+                      uint32_t q_empty, uint32_t at, int tile, int first_row, const Lane& lane) {
     Scores s;
-    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     await_k(lane, at);
     sync_some(lane.my_turn, 256);
     start_scores(s, queries, q, lane.k_tile(at % K_STAGES));
@@ -604,6 +607,20 @@ DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)
 
     await_products<1>();
     pin(s);
+#if WIDE
+    float factor[2] = {};
+    release_k(lane, at);
+    if (tile == 0 && (lane.thread & 31) == 0) arrive_at(q_empty);
+    if (MASKED) lane.hide(s, tile, first_row);
+    const bool moved = exponentiate<true>(s, reference, sum, factor, lane.scale);
+    await_products<0>();
+    pin(o);
+    release_v(lane, at - 1);
+    if (moved) rescale_output(o, factor);
+    pin(o);
+    pack_scores(p, s);
+#else
+    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
     if (MASKED) lane.hide(s, tile, first_row);
 #pragma unroll
     for (int step = 0; step < EARLY_STEPS; ++step) exponentiate_step(s, step, reference, sums, lane.scale);
@@ -616,12 +633,11 @@ DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)
 
     const float sum0 = sums[0] + sums[1], sum1 = sums[2] + sums[3];
     if (__builtin_expect(__any_sync(~0u, !(fmaxf(sum0, sum1) < LIMIT)), 0)) {
-        float factor[2];
+        float factor[2] = {};
         compute_again(s, queries, q, lane.k_tile(at % K_STAGES));
         if (MASKED) lane.hide(s, tile, first_row);
-        exponentiate_anew(s, reference, sum, factor, lane.scale);
-#pragma unroll
-        for (int i = 0; i < WIDTH / 2; ++i) o[i] *= factor[(i >> 1) & 1];
+        exponentiate<false>(s, reference, sum, factor, lane.scale);
+        rescale_output(o, factor);
         pin(o);
         pack_scores(p, s);
         __syncwarp();
@@ -630,6 +646,7 @@ DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)
         sum[1] += sum1;
     }
     release_k(lane, at);
+#endif
 }
 
 // The end of a job's rows: writes their lse, leaves 1 / sum in `inverse`, and resets references and sums.
@@ -853,6 +870,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         if (CAUSAL) seen = min(max((first_row + 64 + lane.offset + BLOCK_N - 1) / BLOCK_N, 1), tiles);
         if (first_row >= params.seqlen_q) seen = 0;
         const int skipped = tiles - seen;
+        const uint32_t released = q_empty + 8 * place;  // where this warp is done with the job's queries in shared memory
         const uint32_t end = before + tiles;
 
         const bool flush = pending && (skipped > 0 || tiles == 0);
@@ -891,7 +909,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
             const int tile = seen - 1;
             const bool masked = (tile + 1) * BLOCK_N > lane.seqlen_k || (CAUSAL && tile * BLOCK_N + BLOCK_N - 1 > first_row + lane.offset);
             Scores s;
-            float factor[2];  // of an O that is still zero
+            float factor[2] = {};  // of an O that is still zero
             await_k(lane, at);
             sync_some(lane.my_turn, 256);
             if (pending) {  // the first scores together with the last values of the job before
@@ -904,8 +922,9 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
                 await_products<1>();
                 pin(s);
                 release_k(lane, at);
+                if (WIDE && tile == 0 && (thread & 31) == 0) arrive_at(released);
                 if (masked) lane.hide(s, tile, first_row);
-                exponentiate_anew(s, reference, sum, factor, lane.scale);
+                exponentiate<false>(s, reference, sum, factor, lane.scale);
                 await_products<0>();
                 pin(o);
                 release_v(lane, at - 1);
@@ -917,8 +936,9 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
                 await_products<0>();
                 pin(s);
                 release_k(lane, at);
+                if (WIDE && tile == 0 && (thread & 31) == 0) arrive_at(released);
                 if (masked) lane.hide(s, tile, first_row);
-                exponentiate_anew(s, reference, sum, factor, lane.scale);
+                exponentiate<false>(s, reference, sum, factor, lane.scale);
                 pack_scores(p, s);
             }
             pending = true;
@@ -928,10 +948,10 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
             // From the last tile to the first, so that the masked ones come first.
             if (CAUSAL)
                 for (; at < end && int(end - 1 - at) * BLOCK_N + BLOCK_N - 1 > first_row + lane.offset; ++at)
-                    take_tile<true>(o, p, reference, sum, queries, q, at, int(end - 1 - at), first_row, lane);
-            for (; at < end; ++at) take_tile<false>(o, p, reference, sum, queries, q, at, 0, first_row, lane);
+                    take_tile<true>(o, p, reference, sum, queries, q, released, at, int(end - 1 - at), first_row, lane);
+            for (; at < end; ++at) take_tile<false>(o, p, reference, sum, queries, q, released, at, int(end - 1 - at), first_row, lane);
         }
-        if (!Q_REGISTERS && (thread & 31) == 0) arrive_at(q_empty + 8 * place);
+        if (!Q_REGISTERS && (!WIDE || seen == 0) && (thread & 31) == 0) arrive_at(released);
         before = end;
     }
     if (group == 0) sync_some(1, 256);  // takes the turn that is left over
@@ -945,50 +965,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
 enum Barrier { K_FULL, K_EMPTY, V_FULL, V_EMPTY };
 
 static_assert(BLOCK_N >= 64 && K_STAGES == 2 && V_STAGES == 2, "warpgroups are at most one tile apart at the end");
-
-// Takes a tile into maxima and sums, and puts the exponentials in the scores' place. True where O has to be multiplied by
-// `factor`: when some row of the warp has outgrown its old maximum by more than LAZY_RESCALE powers of two. Any reference
-// gives the same quotient O / sum while nothing overflows.
-DEVICE bool exponentiate(Scores& s, float (&maximum)[2], float (&sum)[2], float (&factor)[2], float scale) {
-    float next[2];
-    bool outgrown = false;
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        float even = maximum[i], odd = -INFINITY;
-#pragma unroll
-        for (int n = 0; n < BLOCK_N / 8; n += 2) {
-            even = fmaxf(even, fmaxf(s[n * 4 + i * 2], s[n * 4 + i * 2 + 1]));
-            odd = fmaxf(odd, fmaxf(s[n * 4 + 4 + i * 2], s[n * 4 + 4 + i * 2 + 1]));
-        }
-        next[i] = row_maximum(fmaxf(even, odd));
-        outgrown |= (next[i] - maximum[i]) * scale > float(LAZY_RESCALE);
-    }
-    const bool changed = __any_sync(~0u, outgrown);
-    if (changed) {
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            factor[i] = power_of_two((maximum[i] - reference_of(next[i])) * scale);
-            maximum[i] = next[i];
-            sum[i] *= factor[i];
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const float subtrahend = reference_of(maximum[i]) * scale;
-        float even = 0.0f, odd = 0.0f;
-#pragma unroll
-        for (int n = 0; n < BLOCK_N / 8; ++n) {
-            const float low = power_of_two(fmaf(s[n * 4 + i * 2], scale, -subtrahend));
-            const float high = power_of_two(fmaf(s[n * 4 + i * 2 + 1], scale, -subtrahend));
-            s[n * 4 + i * 2] = low;
-            s[n * 4 + i * 2 + 1] = high;
-            if (n % 2 == 0) even += low + high;
-            else odd += low + high;
-        }
-        sum[i] += even + odd;
-    }
-    return changed;
-}
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
 attention(const __grid_constant__ AttentionParams params, const __grid_constant__ TensorMap q_map,
@@ -1071,7 +1047,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     Scores s = {};
     Weights p;
     Queries none = {};
-    float maximum[2] = {-INFINITY, -INFINITY}, sum[2] = {0.0f, 0.0f}, factor[2] = {1.0f, 1.0f};
+    float reference[2] = {NO_REFERENCE, NO_REFERENCE}, sum[2] = {0.0f, 0.0f}, factor[2] = {};
 
     await_barrier(q_full, 0);
     wait_for(K_FULL, 0);
@@ -1081,7 +1057,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     pin(s);
     release(K_EMPTY, 0);
     hide(s, 0);
-    exponentiate(s, maximum, sum, factor, scale);  // O is still zero
+    exponentiate<false>(s, reference, sum, factor, scale);  // O is still zero
     pack_scores(p, s);
 
     // The scores of a tile and the values of the one before it are computed together, and the softmax of the former runs
@@ -1101,17 +1077,14 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         pin(s);
         release(K_EMPTY, tile);
         hide(s, tile);
-        const bool changed = exponentiate(s, maximum, sum, factor, scale);
+        const bool moved = exponentiate<true>(s, reference, sum, factor, scale);
         pin(s);
 
         await_products<0>();
         pin(o);
         pin(p);
         release(V_EMPTY, tile - 1);
-        if (changed) {
-#pragma unroll
-            for (int i = 0; i < WIDTH / 2; ++i) o[i] *= factor[(i >> 1) & 1];
-        }
+        if (moved) rescale_output(o, factor);
         pack_scores(p, s);
     }
 
@@ -1132,7 +1105,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         inverse[i] = total > 0.0f ? reciprocal(total) : 0.0f;
         const int64_t batch_head = int64_t(job.batch) * params.heads + job.head;
         if (lane % 4 == 0 && row + 8 * i < params.seqlen_q)
-            params.lse[batch_head * params.seqlen_q + row + 8 * i] = natural_log(maximum[i] * scale, total);
+            params.lse[batch_head * params.seqlen_q + row + 8 * i] = natural_log(reference[i], total);
     }
     // Through the place of the warpgroup's Q, which no other reads.
     store_staged(o, inverse, q_shared + warpgroup * Q_GROUP_BYTES, &o_map, first_row, job.head, job.batch, 1 + warpgroup);
@@ -1175,10 +1148,6 @@ DEVICE void await_copies() {
 DEVICE void load_transposed(uint32_t (&to)[4], uint32_t from) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3]) : "r"(from) : "memory");
-}
-
-DEVICE void multiply_add(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-    multiply_warp(c[0], c[1], c[2], c[3], a, b0, b1);
 }
 
 // All rows start in the same bank, so chunk c of row r lies at place c XOR r % 8 of its line: the same chunk of eight rows,
@@ -1261,8 +1230,8 @@ DEVICE void compute_scores(Scores& s, uint32_t q_address, uint32_t k_address) {
         for (int n = 0; n < KEY_TILES; n += 2) {
             uint32_t b[4];
             load_matrices(b, along_row(k_address, step) + n * 8 * ROW_BYTES);
-            multiply_add(s[n], a, b[0], b[1]);
-            multiply_add(s[n + 1], a, b[2], b[3]);
+            multiply_warp(s[n], a, b[0], b[1]);
+            multiply_warp(s[n + 1], a, b[2], b[3]);
         }
     }
 }
@@ -1321,8 +1290,8 @@ DEVICE void add_values(State& state, const Scores& s, float scale, uint32_t v_ad
         for (int d = 0; d < DIM_TILES; d += 2) {
             uint32_t b[4];
             load_transposed(b, along_row(v_address, d / 2) + step * 16 * ROW_BYTES);
-            multiply_add(state.o[d], p, b[0], b[1]);
-            multiply_add(state.o[d + 1], p, b[2], b[3]);
+            multiply_warp(state.o[d], p, b[0], b[1]);
+            multiply_warp(state.o[d + 1], p, b[2], b[3]);
         }
     }
 }
