@@ -358,6 +358,47 @@ struct Schedule {
     }
 };
 
+// The stages of K and V, and their barriers: `full` when a tile has landed, `empty` when all are done with it. Tile number
+// `at` of the block lies in stage at % STAGES, for the time at / STAGES.
+struct Ring {
+    uint32_t barriers, k_matrix;  // where the barriers begin, and the matrix address of the first stage of K; V's follow K's
+
+    DEVICE uint32_t k_full(uint32_t at) const { return barriers + at % K_STAGES * 8; }
+    DEVICE uint32_t k_empty(uint32_t at) const { return barriers + (K_STAGES + at % K_STAGES) * 8; }
+    DEVICE uint32_t v_full(uint32_t at) const { return barriers + (2 * K_STAGES + at % V_STAGES) * 8; }
+    DEVICE uint32_t v_empty(uint32_t at) const { return barriers + (2 * K_STAGES + V_STAGES + at % V_STAGES) * 8; }
+    DEVICE uint32_t k_tile(uint32_t at) const { return k_matrix + at % K_STAGES * (TILE_BYTES / 16); }
+    DEVICE uint32_t v_tile(uint32_t at) const { return k_matrix + (K_STAGES + at % V_STAGES) * (TILE_BYTES / 16); }
+    DEVICE void await_k(uint32_t at) const { await_barrier(k_full(at), at / K_STAGES & 1); }
+    DEVICE void await_v(uint32_t at) const { await_barrier(v_full(at), at / V_STAGES & 1); }
+
+    DEVICE void init(int k_arrivals, int v_arrivals) const {
+        for (uint32_t i = 0; i < K_STAGES; ++i) {
+            init_barrier(k_full(i), 1);
+            init_barrier(k_empty(i), k_arrivals);
+        }
+        for (uint32_t i = 0; i < V_STAGES; ++i) {
+            init_barrier(v_full(i), 1);
+            init_barrier(v_empty(i), v_arrivals);
+        }
+    }
+
+    DEVICE void load_k(const TensorMap& map, uint32_t at, int kv_head, int tile, int batch) const {
+        await_barrier(k_empty(at), (at / K_STAGES & 1) ^ 1);
+        load(map, k_tile(at) * 16, k_full(at), kv_head, tile, batch);
+    }
+    DEVICE void load_v(const TensorMap& map, uint32_t at, int kv_head, int tile, int batch) const {
+        await_barrier(v_empty(at), (at / V_STAGES & 1) ^ 1);
+        load(map, v_tile(at) * 16, v_full(at), kv_head, tile, batch);
+    }
+    DEVICE static void load(const TensorMap& map, uint32_t to, uint32_t full, int kv_head, int tile, int batch) {
+        expect_bytes(full, TILE_BYTES);
+#pragma unroll
+        for (int slab = 0; slab < SLABS; ++slab)
+            copy_box(to + slab * (BLOCK_N * 128), &map, full, slab * 64, kv_head, tile * BLOCK_N, batch);
+    }
+};
+
 // S = Q K^T, begun and started; `q` and `k` are matrix addresses, of the warpgroup's rows and of the tile.
 DEVICE void start_scores(Scores& s, const Queries& queries, uint32_t q, uint32_t k) {
     begin_products();
@@ -482,9 +523,9 @@ DEVICE void store_staged(const Output& o, const float (&inverse)[2], uint32_t st
 
 // -------------------------------------------------------------------------------------------------- pipelined form
 
-constexpr bool Q_BY_GROUP = WIDE;                          // each warpgroup's queries come and go by themselves
-constexpr int Q_PLACES = Q_BY_GROUP ? CONSUMERS : Q_BUFFERS;
-constexpr int Q_PLACE_BYTES = Q_BY_GROUP ? Q_GROUP_BYTES : Q_BYTES;
+// Where WIDE, each warpgroup's queries come and go by themselves.
+constexpr int Q_PLACES = WIDE ? CONSUMERS : Q_BUFFERS;
+constexpr int Q_PLACE_BYTES = WIDE ? Q_GROUP_BYTES : Q_BYTES;
 constexpr int EARLY_STEPS = HEAD_DIM == 64 ? EARLY_64 : STEPS;  // of exponentials, before the wait for O += P V
 #if defined(EVO_BF16)
 constexpr float LIMIT = 1099511627776.0f;                  // 2^40: P, the sums and O are floating point and keep their precision
@@ -494,33 +535,22 @@ constexpr float LIMIT = 32768.0f;                          // P is at most 65504
 
 static_assert(EARLY_STEPS <= STEPS, "no more steps than there are");
 
-// What a thread of a computing warpgroup needs all the time. Barriers lie in the order K full, K empty, V full, V empty.
-struct Lane {
-    uint32_t k_matrix, barriers;
+// What a thread of a computing warpgroup needs all the time.
+struct Lane : Ring {
     int my_turn, next_turn;  // named barriers, on which a warpgroup waits for its turn and gives the next one its own
     int thread, row, column, seqlen_k, offset;
     float scale;
 
-    DEVICE uint32_t k_full(uint32_t stage) const { return barriers + 8 * stage; }
-    DEVICE uint32_t k_empty(uint32_t stage) const { return barriers + 8 * K_STAGES + 8 * stage; }
-    DEVICE uint32_t v_full(uint32_t stage) const { return barriers + 16 * K_STAGES + 8 * stage; }
-    DEVICE uint32_t v_empty(uint32_t stage) const { return barriers + 16 * K_STAGES + 8 * V_STAGES + 8 * stage; }
-    DEVICE uint32_t k_tile(uint32_t stage) const { return k_matrix + stage * (TILE_BYTES / 16); }
-    DEVICE uint32_t v_tile(uint32_t stage) const { return k_matrix + K_STAGES * (TILE_BYTES / 16) + stage * (TILE_BYTES / 16); }
+    DEVICE void release_k(uint32_t at) const {  // by each warp
+        if ((thread & 31) == 0) arrive_at(k_empty(at));
+    }
+    DEVICE void release_v(uint32_t at) const {  // by each warpgroup
+        if (thread == 0) arrive_at(v_empty(at));
+    }
     DEVICE void hide(Scores& s, int tile, int first_row) const {
         hide_keys(s, first_row + row, tile * BLOCK_N + column, CAUSAL, seqlen_k, offset);
     }
 };
-
-// Tile `at` of all that the block takes lies in stage at % STAGES, for the time at / STAGES.
-DEVICE void await_k(const Lane& lane, uint32_t at) { await_barrier(lane.k_full(at % K_STAGES), (at / K_STAGES) & 1); }
-DEVICE void await_v(const Lane& lane, uint32_t at) { await_barrier(lane.v_full(at % V_STAGES), (at / V_STAGES) & 1); }
-DEVICE void release_k(const Lane& lane, uint32_t at) {  // by each warp
-    if ((lane.thread & 31) == 0) arrive_at(lane.k_empty(at % K_STAGES));
-}
-DEVICE void release_v(const Lane& lane, uint32_t at) {  // by each warpgroup
-    if (lane.thread == 0) arrive_at(lane.v_empty(at % V_STAGES));
-}
 
 // The warp's 16 rows of Q as fragments; `address` is the lane's row, lane % 16.
 DEVICE void load_query_fragments(Queries& queries, uint32_t address, int thread) {
@@ -598,24 +628,24 @@ template <bool MASKED>
 DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)[2], const Queries& queries, uint32_t q,
                       uint32_t q_empty, uint32_t at, int tile, int first_row, const Lane& lane) {
     Scores s;
-    await_k(lane, at);
+    lane.await_k(at);
     sync_some(lane.my_turn, 256);
-    start_scores(s, queries, q, lane.k_tile(at % K_STAGES));
-    await_v(lane, at - 1);
-    start_values(o, p, lane.v_tile((at - 1) % V_STAGES));
+    start_scores(s, queries, q, lane.k_tile(at));
+    lane.await_v(at - 1);
+    start_values(o, p, lane.v_tile(at - 1));
     arrive_some(lane.next_turn, 256);
 
     await_products<1>();
     pin(s);
 #if WIDE
     float factor[2] = {};
-    release_k(lane, at);
+    lane.release_k(at);
     if (tile == 0 && (lane.thread & 31) == 0) arrive_at(q_empty);
     if (MASKED) lane.hide(s, tile, first_row);
     const bool moved = exponentiate<true>(s, reference, sum, factor, lane.scale);
     await_products<0>();
     pin(o);
-    release_v(lane, at - 1);
+    lane.release_v(at - 1);
     if (moved) rescale_output(o, factor);
     pin(o);
     pack_scores(p, s);
@@ -626,7 +656,7 @@ DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)
     for (int step = 0; step < EARLY_STEPS; ++step) exponentiate_step(s, step, reference, sums, lane.scale);
     await_products<0>();  // P's registers are free, and V
     pin(o);
-    release_v(lane, at - 1);
+    lane.release_v(at - 1);
 #pragma unroll
     for (int step = EARLY_STEPS; step < STEPS; ++step) exponentiate_step(s, step, reference, sums, lane.scale);
     pack_scores(p, s);
@@ -634,7 +664,7 @@ DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)
     const float sum0 = sums[0] + sums[1], sum1 = sums[2] + sums[3];
     if (__builtin_expect(__any_sync(~0u, !(fmaxf(sum0, sum1) < LIMIT)), 0)) {
         float factor[2] = {};
-        compute_again(s, queries, q, lane.k_tile(at % K_STAGES));
+        compute_again(s, queries, q, lane.k_tile(at));
         if (MASKED) lane.hide(s, tile, first_row);
         exponentiate<false>(s, reference, sum, factor, lane.scale);
         rescale_output(o, factor);
@@ -645,7 +675,7 @@ DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)
         sum[0] += sum0;
         sum[1] += sum1;
     }
-    release_k(lane, at);
+    lane.release_k(at);
 #endif
 }
 
@@ -694,14 +724,15 @@ DEVICE void store_straight(const Output& o, const float (&inverse)[2], Element* 
 
 // The warpgroup that starts all copies, in the order in which they are waited for; one thread of it.
 struct Producer {
+    const Ring& ring;
     const TensorMap &q_map, &k_map, &v_map;
-    uint32_t q_shared, k_shared, v_shared, q_full, q_empty, words, k_full, k_empty, v_full, v_empty;
+    uint32_t q_shared, q_full, q_empty, words;
 
     // A job's queries, the `count`-th of the block, and what the job is; none where it is the end.
     DEVICE void load_queries(uint32_t count, int first_row, int batch, int head, int tiles) const {
 #pragma unroll
-        for (int group = 0; group < (Q_BY_GROUP ? CONSUMERS : 1); ++group) {
-            const uint32_t place = Q_BY_GROUP ? group : count % Q_BUFFERS;
+        for (int group = 0; group < (WIDE ? CONSUMERS : 1); ++group) {
+            const uint32_t place = WIDE ? group : count % Q_BUFFERS;
             await_barrier(q_empty + 8 * place, ((count / Q_BUFFERS) & 1) ^ 1);
             asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %3};" ::"r"(words + 16 * place), "r"(first_row),
                          "r"(batch << 16 | head), "r"(tiles) : "memory");
@@ -713,20 +744,8 @@ struct Producer {
 #pragma unroll
             for (int box = 0; box < Q_PLACE_BYTES / 8192; ++box)  // 64 rows of 64 columns
                 copy_box(q_shared + place * Q_PLACE_BYTES + box * 8192, &q_map, q_full + 8 * place, box % SLABS * 64, head,
-                         first_row + (Q_BY_GROUP ? group : box / SLABS) * 64, batch);
+                         first_row + (WIDE ? group : box / SLABS) * 64, batch);
         }
-    }
-
-    template <int STAGES>
-    DEVICE void load_tile(const TensorMap& map, uint32_t to, uint32_t full, uint32_t empty, uint32_t at, int kv_head, int tile,
-                          int batch) const {
-        const uint32_t stage = at % STAGES;
-        await_barrier(empty + 8 * stage, ((at / STAGES) & 1) ^ 1);
-        expect_bytes(full + 8 * stage, TILE_BYTES);
-#pragma unroll
-        for (int slab = 0; slab < SLABS; ++slab)
-            copy_box(to + stage * TILE_BYTES + slab * (BLOCK_N * 128), &map, full + 8 * stage, slab * 64, kv_head, tile * BLOCK_N,
-                     batch);
     }
 
     // K of a tile goes before V of the one before it, over the jobs' borders too. Queries with a buffer to spare come first;
@@ -742,17 +761,17 @@ struct Producer {
             if (Q_BUFFERS == 2) load_queries(count, job.first_row, job.batch, job.head, job.tiles);
             for (int tile = job.tiles - 1; tile >= 0; --tile) {
                 const bool first = tile == job.tiles - 1;
-                load_tile<K_STAGES>(k_map, k_shared, k_full, k_empty, at, kv_head, tile, job.batch);
+                ring.load_k(k_map, at, kv_head, tile, job.batch);
                 if (Q_REGISTERS && first) load_queries(count, job.first_row, job.batch, job.head, job.tiles);
-                if (at > 0) load_tile<V_STAGES>(v_map, v_shared, v_full, v_empty, at - 1, v_head, v_tile, v_batch);
-                if (Q_BY_GROUP && first) load_queries(count, job.first_row, job.batch, job.head, job.tiles);
+                if (at > 0) ring.load_v(v_map, at - 1, v_head, v_tile, v_batch);
+                if (WIDE && first) load_queries(count, job.first_row, job.batch, job.head, job.tiles);
                 v_head = kv_head;
                 v_tile = tile;
                 v_batch = job.batch;
                 ++at;
             }
         }
-        if (at > 0) load_tile<V_STAGES>(v_map, v_shared, v_full, v_empty, at - 1, v_head, v_tile, v_batch);
+        if (at > 0) ring.load_v(v_map, at - 1, v_head, v_tile, v_batch);
         load_queries(count, 0, 0, 0, 0);
     }
 };
@@ -764,26 +783,20 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ alignas(16) uint64_t barriers[4 * Q_PLACES + 2 * K_STAGES + 2 * V_STAGES];
     const uint32_t q_shared = (shared_address(shared) + 1023u) & ~1023u;
-    const uint32_t o_shared = q_shared + Q_BUFFERS * Q_BYTES, k_shared = o_shared + O_BUFFERS * Q_BYTES;
+    const uint32_t o_shared = q_shared + Q_BUFFERS * Q_BYTES;
     const uint32_t words = shared_address(barriers);  // of each place of Q: what the job is; 16 bytes
-    const uint32_t q_full = words + 16 * Q_PLACES, q_empty = q_full + 8 * Q_PLACES, tile_barriers = q_empty + 8 * Q_PLACES;
+    const uint32_t q_full = words + 16 * Q_PLACES, q_empty = q_full + 8 * Q_PLACES;
     const int warpgroup = __shfl_sync(~0u, int(threadIdx.x >> 7), 0);
 
     Lane lane;
-    lane.barriers = tile_barriers;
+    lane.barriers = q_empty + 8 * Q_PLACES;
+    lane.k_matrix = matrix_address(o_shared + O_BUFFERS * Q_BYTES);
     if (threadIdx.x == 0) {
         for (int i = 0; i < Q_PLACES; ++i) {
             init_barrier(q_full + 8 * i, 1);
-            init_barrier(q_empty + 8 * i, Q_BY_GROUP ? 4 : 4 * CONSUMERS);
+            init_barrier(q_empty + 8 * i, WIDE ? 4 : 4 * CONSUMERS);
         }
-        for (int i = 0; i < K_STAGES; ++i) {
-            init_barrier(lane.k_full(i), 1);
-            init_barrier(lane.k_empty(i), 4 * CONSUMERS);
-        }
-        for (int i = 0; i < V_STAGES; ++i) {
-            init_barrier(lane.v_full(i), 1);
-            init_barrier(lane.v_empty(i), CONSUMERS);
-        }
+        lane.init(4 * CONSUMERS, CONSUMERS);
         publish_barriers();
     }
     __syncthreads();
@@ -791,8 +804,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     if (warpgroup == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(CONSUMERS == 2 ? 40 : 32));
         if (threadIdx.x == 0) {
-            const Producer producer = {q_map, k_map, v_map, q_shared, k_shared, k_shared + K_STAGES * TILE_BYTES,
-                                       q_full, q_empty, words, lane.k_full(0), lane.k_empty(0), lane.v_full(0), lane.v_empty(0)};
+            const Producer producer = {lane, q_map, k_map, v_map, q_shared, q_full, q_empty, words};
             producer.run(params);
         }
         return;
@@ -800,7 +812,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CONSUMERS == 2 ? 232 : 160));
 
     const int group = warpgroup - 1, thread = threadIdx.x & 127;
-    lane.k_matrix = matrix_address(k_shared);
     lane.my_turn = 1 + group;
     lane.next_turn = group == CONSUMERS - 1 ? 1 : 2 + group;
     lane.thread = thread;
@@ -844,7 +855,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
 
     if (group == CONSUMERS - 1) arrive_some(1, 256);  // the first turn is warpgroup 0's; all have one for each tile
     for (uint32_t count = 0;; ++count) {
-        const uint32_t place = Q_BY_GROUP ? group : count % Q_BUFFERS;
+        const uint32_t place = WIDE ? group : count % Q_BUFFERS;
         await_barrier(q_full + 8 * place, (count / Q_BUFFERS) & 1);
         int job_row, job_head, tiles, unused;
         asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
@@ -876,66 +887,66 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         const bool flush = pending && (skipped > 0 || tiles == 0);
         if (flush) {  // nothing to start together with the last values of the job before: in the turn of the first skipped tile
             float inverse[2];
-            await_v(lane, before - 1);
+            lane.await_v(before - 1);
             if (tiles > 0) sync_some(lane.my_turn, 256);
             begin_products();
-            start_values(o, p, lane.v_tile((before - 1) % V_STAGES));
+            start_values(o, p, lane.v_tile(before - 1));
             if (tiles > 0) arrive_some(lane.next_turn, 256);
             close_pending(inverse);
             await_products<0>();
             pin(o);
-            release_v(lane, before - 1);
+            lane.release_v(before - 1);
             store_pending(inverse);
             pending = false;
         }
         if (tiles == 0) break;
         for (int i = 0; i < skipped; ++i) {  // passes the turn on, and releases the tile
             const uint32_t at = before + i;
-            await_k(lane, at);
-            await_v(lane, at);
+            lane.await_k(at);
+            lane.await_v(at);
             if (flush && i == 0) {
                 sync_some(own_barrier, 128);
             } else {
                 sync_some(lane.my_turn, 256);
                 arrive_some(lane.next_turn, 256);
             }
-            release_k(lane, at);
-            release_v(lane, at);
+            lane.release_k(at);
+            lane.release_v(at);
         }
 
         if (seen > 0) {
             uint32_t at = before + skipped;
-            const uint32_t q = matrix_address(q_group) + (Q_BY_GROUP ? 0 : place * (Q_BYTES / 16));
+            const uint32_t q = matrix_address(q_group) + (WIDE ? 0 : place * (Q_BYTES / 16));
             const int tile = seen - 1;
             const bool masked = (tile + 1) * BLOCK_N > lane.seqlen_k || (CAUSAL && tile * BLOCK_N + BLOCK_N - 1 > first_row + lane.offset);
             Scores s;
             float factor[2] = {};  // of an O that is still zero
-            await_k(lane, at);
+            lane.await_k(at);
             sync_some(lane.my_turn, 256);
             if (pending) {  // the first scores together with the last values of the job before
                 float inverse[2];
-                start_scores(s, queries, q, lane.k_tile(at % K_STAGES));
-                await_v(lane, at - 1);
-                start_values(o, p, lane.v_tile((at - 1) % V_STAGES));
+                start_scores(s, queries, q, lane.k_tile(at));
+                lane.await_v(at - 1);
+                start_values(o, p, lane.v_tile(at - 1));
                 arrive_some(lane.next_turn, 256);
                 close_pending(inverse);
                 await_products<1>();
                 pin(s);
-                release_k(lane, at);
+                lane.release_k(at);
                 if (WIDE && tile == 0 && (thread & 31) == 0) arrive_at(released);
                 if (masked) lane.hide(s, tile, first_row);
                 exponentiate<false>(s, reference, sum, factor, lane.scale);
                 await_products<0>();
                 pin(o);
-                release_v(lane, at - 1);
+                lane.release_v(at - 1);
                 store_pending(inverse);
                 pack_scores(p, s);
             } else {
-                start_scores(s, queries, q, lane.k_tile(at % K_STAGES));
+                start_scores(s, queries, q, lane.k_tile(at));
                 arrive_some(lane.next_turn, 256);
                 await_products<0>();
                 pin(s);
-                release_k(lane, at);
+                lane.release_k(at);
                 if (WIDE && tile == 0 && (thread & 31) == 0) arrive_at(released);
                 if (masked) lane.hide(s, tile, first_row);
                 exponentiate<false>(s, reference, sum, factor, lane.scale);
@@ -962,8 +973,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
 
 // ------------------------------------------------------------------------------------------------------- plain form
 
-enum Barrier { K_FULL, K_EMPTY, V_FULL, V_EMPTY };
-
 static_assert(BLOCK_N >= 64 && K_STAGES == 2 && V_STAGES == 2, "warpgroups are at most one tile apart at the end");
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1)
@@ -973,9 +982,8 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     extern __shared__ __align__(1024) uint8_t shared[];
     __shared__ alignas(16) uint64_t barriers[1 + 4 * 2];
     const uint32_t q_shared = (shared_address(shared) + 1023u) & ~1023u;
-    const uint32_t k_shared = q_shared + Q_BYTES, v_shared = k_shared + 2 * TILE_BYTES;
     const uint32_t q_full = shared_address(barriers);
-    auto barrier = [&](int kind, int tile) -> uint32_t { return q_full + 8 + (kind * 2 + tile % 2) * 8; };
+    const Ring ring = {q_full + 8, matrix_address(q_shared + Q_BYTES)};
 
     const Schedule schedule(params);
     Job job;
@@ -987,12 +995,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
 
     if (threadIdx.x == 0) {
         init_barrier(q_full, 1);
-        for (int i = 0; i < 2; ++i) {
-            init_barrier(barrier(K_FULL, i), 1);
-            init_barrier(barrier(V_FULL, i), 1);
-            init_barrier(barrier(K_EMPTY, i), 4 * active);
-            init_barrier(barrier(V_EMPTY, i), 4 * active);
-        }
+        ring.init(4 * active, 4 * active);
         publish_barriers();
     }
     __syncthreads();
@@ -1001,22 +1004,14 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x != 128 * CONSUMERS) return;
         const int kv_head = job.head / (params.heads / params.kv_heads);
-        auto load = [&](const TensorMap* map, uint32_t to, int full, int empty, int tile) {
-            if (tile >= 2) await_barrier(barrier(empty, tile), (tile / 2 - 1) & 1);
-            expect_bytes(barrier(full, tile), TILE_BYTES);
-#pragma unroll
-            for (int slab = 0; slab < SLABS; ++slab)
-                copy_box(to + tile % 2 * TILE_BYTES + slab * (BLOCK_N * 128), map, barrier(full, tile), slab * 64, kv_head,
-                         tile * BLOCK_N, job.batch);
-        };
         expect_bytes(q_full, Q_BYTES);
 #pragma unroll
         for (int box = 0; box < CONSUMERS * SLABS; ++box)
             copy_box(q_shared + box * 8192, &q_map, q_full, box % SLABS * 64, job.head, job.first_row + box / SLABS * 64, job.batch);
-        load(&k_map, k_shared, K_FULL, K_EMPTY, 0);
+        ring.load_k(k_map, 0, kv_head, 0, job.batch);
         for (int i = 0; i < job.tiles; ++i) {
-            if (i + 1 < job.tiles) load(&k_map, k_shared, K_FULL, K_EMPTY, i + 1);
-            load(&v_map, v_shared, V_FULL, V_EMPTY, i);
+            if (i + 1 < job.tiles) ring.load_k(k_map, i + 1, kv_head, i + 1, job.batch);
+            ring.load_v(v_map, i, kv_head, i, job.batch);
         }
         return;
     }
@@ -1032,12 +1027,8 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         unmasked = max(min(first_row + offset + 1, params.seqlen_k), 0) / BLOCK_N;
     }
     const uint32_t q = matrix_address(q_shared + warpgroup * Q_GROUP_BYTES);
-    const uint32_t k_matrix = matrix_address(k_shared), v_matrix = matrix_address(v_shared);
-    auto k_tile = [&](int tile) -> uint32_t { return k_matrix + tile % 2 * (TILE_BYTES / 16); };
-    auto v_tile = [&](int tile) -> uint32_t { return v_matrix + tile % 2 * (TILE_BYTES / 16); };
-    auto wait_for = [&](int kind, int tile) { await_barrier(barrier(kind, tile), (tile / 2) & 1); };
-    auto release = [&](int kind, int tile) {
-        if (lane == 0) arrive_at(barrier(kind, tile));
+    auto release = [&](uint32_t empty) {
+        if (lane == 0) arrive_at(empty);
     };
     auto hide = [&](Scores& s, int tile) {
         if (tile >= unmasked) hide_keys(s, row, tile * BLOCK_N + lane % 4 * 2, params.causal, params.seqlen_k, offset);
@@ -1050,12 +1041,12 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     float reference[2] = {NO_REFERENCE, NO_REFERENCE}, sum[2] = {0.0f, 0.0f}, factor[2] = {};
 
     await_barrier(q_full, 0);
-    wait_for(K_FULL, 0);
+    ring.await_k(0);
     pin(s);
-    start_scores(s, none, q, k_tile(0));
+    start_scores(s, none, q, ring.k_tile(0));
     await_products<0>();
     pin(s);
-    release(K_EMPTY, 0);
+    release(ring.k_empty(0));
     hide(s, 0);
     exponentiate<false>(s, reference, sum, factor, scale);  // O is still zero
     pack_scores(p, s);
@@ -1063,19 +1054,19 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     // The scores of a tile and the values of the one before it are computed together, and the softmax of the former runs
     // beside the latter.
     for (int tile = 1; tile < end; ++tile) {
-        wait_for(K_FULL, tile);
+        ring.await_k(tile);
         pin(s);
         pin(o);
         pin(p);
-        start_scores(s, none, q, k_tile(tile));
-        wait_for(V_FULL, tile - 1);
+        start_scores(s, none, q, ring.k_tile(tile));
+        ring.await_v(tile - 1);
         begin_products();
-        start_values(o, p, v_tile(tile - 1));
+        start_values(o, p, ring.v_tile(tile - 1));
         close_products();
 
         await_products<1>();
         pin(s);
-        release(K_EMPTY, tile);
+        release(ring.k_empty(tile));
         hide(s, tile);
         const bool moved = exponentiate<true>(s, reference, sum, factor, scale);
         pin(s);
@@ -1083,16 +1074,16 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         await_products<0>();
         pin(o);
         pin(p);
-        release(V_EMPTY, tile - 1);
+        release(ring.v_empty(tile - 1));
         if (moved) rescale_output(o, factor);
         pack_scores(p, s);
     }
 
-    wait_for(V_FULL, end - 1);
+    ring.await_v(end - 1);
     pin(o);
     pin(p);
     begin_products();
-    start_values(o, p, v_tile(end - 1));
+    start_values(o, p, ring.v_tile(end - 1));
     close_products();
     await_products<0>();
     pin(o);
