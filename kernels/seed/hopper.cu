@@ -11,8 +11,8 @@ WIDE_PIPELINED = { value = 0, choices = [0, 1], layer = "algorithm" }           
 LAZY_RESCALE = { value = 8, choices = [0, 4, 8], layer = "algorithm" }          # plain form: powers of two
 WARPGROUPS_64 = { value = 3, choices = [2, 3], layer = "schedule" }             # that compute
 KEYS_64 = { value = 128, choices = [96, 128], layer = "schedule" }              # keys of one tile
-KEYS_128 = { value = 128, choices = [96, 112, 128], layer = "schedule" }
-KEYS_192 = { value = 96, choices = [80, 96, 112], layer = "schedule" }
+KEYS_128 = { value = 128, choices = [96, 128], layer = "schedule" }
+KEYS_192 = { value = 96, choices = [80, 96], layer = "schedule" }
 KEYS_256 = { value = 80, choices = [64, 80], layer = "schedule" }
 KEYS_SHORT = { value = 64, choices = [64, 128], layer = "schedule" }            # up to head_dim 128; 64 beyond
 L2_MIB = { value = 32, choices = [8, 16, 32, 64], layer = "schedule" }          # keys and values of heads at work together
@@ -209,10 +209,8 @@ DEVICE void pin(float (&x)[N]) {
 template <int N>
 DEVICE void pin(uint32_t (&x)[N][4]) {
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-#pragma unroll
-        for (int j = 0; j < 4; ++j) asm volatile("" : "+r"(x[i][j])::"memory");
-    }
+    for (int i = 0; i < N; ++i)
+        asm volatile("" : "+r"(x[i][0]), "+r"(x[i][1]), "+r"(x[i][2]), "+r"(x[i][3])::"memory");
 }
 
 DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
@@ -235,8 +233,8 @@ DEVICE uint32_t matrix_address(uint32_t address) { return (address & 0x3FFFFu) >
     "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define REGS_40 REGS_32 ", %32, %33, %34, %35, %36, %37, %38, %39"
 #define REGS_48 REGS_40 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define REGS_56 REGS_48 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define REGS_64 REGS_56 ", %56, %57, %58, %59, %60, %61, %62, %63"
+#define REGS_64                                                                                                  \
+    REGS_48 ", %48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define REGS_96                                                                                                  \
     REGS_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                 \
             "%80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95"
@@ -250,8 +248,7 @@ DEVICE uint32_t matrix_address(uint32_t address) { return (address & 0x3FFFFu) >
 #define FLOATS_32 FLOATS_8(0), FLOATS_8(8), FLOATS_8(16), FLOATS_8(24)
 #define FLOATS_40 FLOATS_32, FLOATS_8(32)
 #define FLOATS_48 FLOATS_40, FLOATS_8(40)
-#define FLOATS_56 FLOATS_48, FLOATS_8(48)
-#define FLOATS_64 FLOATS_56, FLOATS_8(56)
+#define FLOATS_64 FLOATS_48, FLOATS_8(48), FLOATS_8(56)
 #define FLOATS_96 FLOATS_64, FLOATS_8(64), FLOATS_8(72), FLOATS_8(80), FLOATS_8(88)
 #define FLOATS_128 FLOATS_96, FLOATS_8(96), FLOATS_8(104), FLOATS_8(112), FLOATS_8(120)
 
@@ -273,21 +270,19 @@ DEVICE uint32_t matrix_address(uint32_t address) { return (address & 0x3FFFFu) >
 // it would of mma.sync's: c[4 n .. 4 n + 1] in row lane / 4 of its warp's 16, the next two eight rows below.
 template <int COLUMNS>
 DEVICE void multiply_shared(float (&c)[COLUMNS / 2], uint64_t a, uint64_t b, int accumulate) {
-    static_assert(COLUMNS == 64 || COLUMNS == 80 || COLUMNS == 96 || COLUMNS == 112 || COLUMNS == 128, "no instruction here");
+    static_assert(COLUMNS == 64 || COLUMNS == 80 || COLUMNS == 96 || COLUMNS == 128, "no instruction here");
     WGMMA_SHARED(64, REGS_32, FLOATS_32, "%32", "%33", "%34");
     WGMMA_SHARED(80, REGS_40, FLOATS_40, "%40", "%41", "%42");
     WGMMA_SHARED(96, REGS_48, FLOATS_48, "%48", "%49", "%50");
-    WGMMA_SHARED(112, REGS_56, FLOATS_56, "%56", "%57", "%58");
     WGMMA_SHARED(128, REGS_64, FLOATS_64, "%64", "%65", "%66");
 }
 
 // The same with a in registers, and where TRANSPOSED with b's columns contiguous.
 template <int COLUMNS, int TRANSPOSED>
 DEVICE void multiply_registers(float (&c)[COLUMNS / 2], const uint32_t (&a)[4], uint64_t b, int accumulate) {
-    static_assert(COLUMNS % 64 == 0 || COLUMNS == 96 || COLUMNS == 112, "no instruction here");
+    static_assert(COLUMNS % 64 == 0 || COLUMNS == 96, "no instruction here");
     WGMMA_REGISTERS(64, REGS_32, FLOATS_32, "%32, %33, %34, %35", "%36", "%37", "%38");
     WGMMA_REGISTERS(96, REGS_48, FLOATS_48, "%48, %49, %50, %51", "%52", "%53", "%54");
-    WGMMA_REGISTERS(112, REGS_56, FLOATS_56, "%56, %57, %58, %59", "%60", "%61", "%62");
     WGMMA_REGISTERS(128, REGS_64, FLOATS_64, "%64, %65, %66, %67", "%68", "%69", "%70");
     WGMMA_REGISTERS(192, REGS_96, FLOATS_96, "%96, %97, %98, %99", "%100", "%101", "%102");
     WGMMA_REGISTERS(256, REGS_128, FLOATS_128, "%128, %129, %130, %131", "%132", "%133", "%134");
@@ -436,6 +431,21 @@ DEVICE void hide_keys(Scores& s, int row, int key, bool causal, int seqlen_k, in
         if (i / 4 * 8 + i % 2 > (i % 4 < 2 ? last0 : last1)) s[i] = -INFINITY;
 }
 
+// The exponentials of 16 keys, relative to the references; `sums` are two of each row.
+DEVICE void exponentiate_step(Scores& s, int step, const float (&reference)[2], float (&sums)[4], float scale) {
+#pragma unroll
+    for (int i = 2 * step; i < 2 * step + 2; ++i) {
+        s[4 * i] = power_of_two(s[4 * i] * scale - reference[0]);
+        s[4 * i + 1] = power_of_two(s[4 * i + 1] * scale - reference[0]);
+        s[4 * i + 2] = power_of_two(s[4 * i + 2] * scale - reference[1]);
+        s[4 * i + 3] = power_of_two(s[4 * i + 3] * scale - reference[1]);
+        sums[0] += s[4 * i];
+        sums[1] += s[4 * i + 1];
+        sums[2] += s[4 * i + 2];
+        sums[3] += s[4 * i + 3];
+    }
+}
+
 // The exponentials of a tile in the place of its scores, relative to a reference for each row, in powers of two: the row's
 // maximum, moved up to that of this tile; or, where LAZY, the old one while no row of the warp has outgrown it by more than
 // LAZY_RESCALE. True where references moved; the sums have moved with them, and O has to be multiplied by `factor`. Any
@@ -462,20 +472,11 @@ DEVICE bool exponentiate(Scores& s, float (&reference)[2], float (&sum)[2], floa
             sum[i] *= factor[i];
         }
     }
-    even0 = odd0 = even1 = odd1 = 0.0f;
+    float sums[4] = {0.0f, 0.0f, 0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < BLOCK_N / 8; ++i) {
-        s[4 * i] = power_of_two(s[4 * i] * scale - reference[0]);
-        s[4 * i + 1] = power_of_two(s[4 * i + 1] * scale - reference[0]);
-        s[4 * i + 2] = power_of_two(s[4 * i + 2] * scale - reference[1]);
-        s[4 * i + 3] = power_of_two(s[4 * i + 3] * scale - reference[1]);
-        even0 += s[4 * i];
-        odd0 += s[4 * i + 1];
-        even1 += s[4 * i + 2];
-        odd1 += s[4 * i + 3];
-    }
-    sum[0] += even0 + odd0;
-    sum[1] += even1 + odd1;
+    for (int step = 0; step < STEPS; ++step) exponentiate_step(s, step, reference, sums, scale);
+    sum[0] += sums[0] + sums[1];
+    sum[1] += sums[2] + sums[3];
     return moved;
 }
 
@@ -558,21 +559,6 @@ DEVICE void load_query_fragments(Queries& queries, uint32_t address, int thread)
 #pragma unroll
     for (int step = 0; step < Q_STEPS; ++step)
         load_matrices(queries[step], address + step / 4 * 8192 + (((step % 4 * 2 + ((thread >> 4) & 1)) ^ (thread & 7)) << 4));
-}
-
-// The exponentials of 16 keys, relative to the references as they stand; `sums` are two of each row.
-DEVICE void exponentiate_step(Scores& s, int step, const float (&reference)[2], float (&sums)[4], float scale) {
-#pragma unroll
-    for (int i = 2 * step; i < 2 * step + 2; ++i) {
-        s[4 * i] = power_of_two(s[4 * i] * scale - reference[0]);
-        s[4 * i + 1] = power_of_two(s[4 * i + 1] * scale - reference[0]);
-        s[4 * i + 2] = power_of_two(s[4 * i + 2] * scale - reference[1]);
-        s[4 * i + 3] = power_of_two(s[4 * i + 3] * scale - reference[1]);
-        sums[0] += s[4 * i];
-        sums[1] += s[4 * i + 1];
-        sums[2] += s[4 * i + 2];
-        sums[3] += s[4 * i + 3];
-    }
 }
 
 DEVICE uint32_t load_word(uint32_t address) {
@@ -1027,9 +1013,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         unmasked = max(min(first_row + offset + 1, params.seqlen_k), 0) / BLOCK_N;
     }
     const uint32_t q = matrix_address(q_shared + warpgroup * Q_GROUP_BYTES);
-    auto release = [&](uint32_t empty) {
-        if (lane == 0) arrive_at(empty);
-    };
     auto hide = [&](Scores& s, int tile) {
         if (tile >= unmasked) hide_keys(s, row, tile * BLOCK_N + lane % 4 * 2, params.causal, params.seqlen_k, offset);
     };
@@ -1046,7 +1029,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     start_scores(s, none, q, ring.k_tile(0));
     await_products<0>();
     pin(s);
-    release(ring.k_empty(0));
+    if (lane == 0) arrive_at(ring.k_empty(0));
     hide(s, 0);
     exponentiate<false>(s, reference, sum, factor, scale);  // O is still zero
     pack_scores(p, s);
@@ -1066,7 +1049,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
 
         await_products<1>();
         pin(s);
-        release(ring.k_empty(tile));
+        if (lane == 0) arrive_at(ring.k_empty(tile));
         hide(s, tile);
         const bool moved = exponentiate<true>(s, reference, sum, factor, scale);
         pin(s);
@@ -1074,7 +1057,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         await_products<0>();
         pin(o);
         pin(p);
-        release(ring.v_empty(tile - 1));
+        if (lane == 0) arrive_at(ring.v_empty(tile - 1));
         if (moved) rescale_output(o, factor);
         pack_scores(p, s);
     }
@@ -1148,17 +1131,14 @@ DEVICE int chunk_offset(int row, int chunk) { return row * ROW_BYTES + ((chunk ^
 // The address 2 * step chunks further along a row.
 DEVICE uint32_t along_row(uint32_t address, int step) { return (address ^ ((step & 3) << 5)) + (step >> 2) * 128; }
 
-// Deals the chunks of ROWS rows out to the block's threads: body(row, chunk). Where a round is a whole number of rows, a
-// thread stays in its column, and the compiler works out once what depends on the column.
+// Deals the chunks of ROWS rows out to the block's threads: body(row, chunk).
 template <int ROWS, typename Body>
 DEVICE void deal_chunks(Body body) {
-    constexpr int TOTAL = ROWS * CHUNKS;
-    constexpr bool WHOLE_ROWS = THREADS % CHUNKS == 0;
+    constexpr unsigned TOTAL = ROWS * CHUNKS;
 #pragma unroll
-    for (int round = 0; round < (TOTAL + THREADS - 1) / THREADS; ++round) {
-        const unsigned i = round * THREADS + threadIdx.x;
-        const unsigned row = WHOLE_ROWS ? round * (THREADS / CHUNKS) + threadIdx.x / CHUNKS : i / CHUNKS;
-        if (TOTAL % THREADS == 0 || i < TOTAL) body(row, (WHOLE_ROWS ? threadIdx.x : i) % CHUNKS);
+    for (unsigned first = 0; first < TOTAL; first += THREADS) {
+        const unsigned i = first + threadIdx.x;
+        if (TOTAL % THREADS == 0 || i < TOTAL) body(i / CHUNKS, i % CHUNKS);
     }
 }
 
