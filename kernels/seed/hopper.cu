@@ -2,7 +2,7 @@
 contract = 1
 name = "Hopper: pipelined blocks that stay, split keys for few queries"
 targets = ["sm_90a"]
-supports = "(head_dim == 64 or head_dim == 96 or head_dim == 128 or head_dim == 192 or head_dim == 256) and batch < 65536 and heads < 65536"
+supports = "(head_dim == 64 or head_dim == 96 or head_dim == 128 or head_dim == 192 or head_dim == 256) and batch < 32768 and heads < 65536"
 
 # _64, _128, _192, _256: for that head_dim (96 goes with 128). _SHORT: for a few queries.
 [knobs]
@@ -85,6 +85,36 @@ block = ["32", "min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_coun
 when = "SHORT"
 bytes = "batch * heads * seqlen_q * (head_dim + 1) * 4 * min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_count, batch * kv_heads * cdiv(heads // kv_heads * seqlen_q, 16)))"
 */
+
+// Attention on Hopper: one pass over the keys in tiles, an online softmax, and nothing of the scores in memory (Dao, arXiv
+// 2205.14135 and 2307.08691; Shah and others, arXiv 2407.08608). Three forms of it, each for the shapes where it is best.
+//
+// Pipelined (head_dim to 128; with WIDE_PIPELINED to 256). One block for each multiprocessor takes one job, a tile of BLOCK_M
+// queries of one head, after the other (Schedule). One warpgroup starts the copies (Producer); CONSUMERS others own 64 query
+// rows each and compute with wgmma. What it lives by:
+//   * The pipeline runs on over the jobs' borders. The products S = Q K^T of a tile and O += P V of the tile before it are
+//     started together, and so are the first S of a job and the last P V of the job before.
+//   * Warpgroups take turns to start products, so that the exponentials of one run beside the products of the others. At
+//     head_dim 64 the exponentials weigh as much as the products, and three warpgroups hide them better than two.
+//   * No running maximum (head_dim to 128). Exponents are relative to a reference for each row: the maximum of the first tile
+//     that it took. Later tiles need no maximum, shuffle or rescaling, only one vote whether all sums stayed below LIMIT.
+//     Where one did not, the warp computes its scores once more by mma.sync, from the same K, and moves the references. That
+//     is right for any scores, and rare for most: a floating-point P loses nothing by a reference that is too low.
+//   * Tiles are taken from the last key to the first, so that masked ones come first, and a causal row starts with its diagonal.
+//   * At head_dim 128 the queries sit in registers as the first product's operand: it reads a third less of shared memory, and
+//     their second buffer becomes a third stage of K, which is held until the vote. At 96, columns 96 to 127 are TMA's zeros.
+//   * At 192 and 256 O takes the registers and K and V the shared memory: the products hide the maximum; each warpgroup's
+//     queries have one place, given back after the job's last S; and O goes from registers straight to memory.
+//
+// Plain (192 and 256). A block for each job, the longest first; two warpgroups that do not take turns, and the running maximum.
+//
+// Short (up to SHORT_TO queries, as in decoding): a matter of memory. Query heads that share a kv head are packed into the rows
+// of one tile, so K and V are read once for all of them; keys are split over blocks, and over the warps of a block, which
+// all own the same 16 rows (mma.sync); each block leaves its part of o and of the sum's logarithm in the workspace, and
+// join_parts adds them up.
+//
+// A row of scores of which all keys are hidden keeps a sum of 0, and comes out as zeros with an lse of -inf.
+// softmax_scale is taken to be positive.
 
 #include "attention.cuh"
 
@@ -620,7 +650,6 @@ DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)
     lane.await_v(at - 1);
     start_values(o, p, lane.v_tile(at - 1));
     arrive_some(lane.next_turn, 256);
-
     await_products<1>();
     pin(s);
 #if WIDE
@@ -646,7 +675,6 @@ DEVICE void take_tile(Output& o, Weights& p, float (&reference)[2], float (&sum)
 #pragma unroll
     for (int step = EARLY_STEPS; step < STEPS; ++step) exponentiate_step(s, step, reference, sums, lane.scale);
     pack_scores(p, s);
-
     const float sum0 = sums[0] + sums[1], sum1 = sums[2] + sums[3];
     if (__builtin_expect(__any_sync(~0u, !(fmaxf(sum0, sum1) < LIMIT)), 0)) {
         float factor[2] = {};
@@ -773,7 +801,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     const uint32_t words = shared_address(barriers);  // of each place of Q: what the job is; 16 bytes
     const uint32_t q_full = words + 16 * Q_PLACES, q_empty = q_full + 8 * Q_PLACES;
     const int warpgroup = __shfl_sync(~0u, int(threadIdx.x >> 7), 0);
-
     Lane lane;
     lane.barriers = q_empty + 8 * Q_PLACES;
     lane.k_matrix = matrix_address(o_shared + O_BUFFERS * Q_BYTES);
@@ -786,7 +813,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         publish_barriers();
     }
     __syncthreads();
-
     if (warpgroup == 0) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(CONSUMERS == 2 ? 40 : 32));
         if (threadIdx.x == 0) {
@@ -796,7 +822,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         return;
     }
     asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(CONSUMERS == 2 ? 232 : 160));
-
     const int group = warpgroup - 1, thread = threadIdx.x & 127;
     lane.my_turn = 1 + group;
     lane.next_turn = group == CONSUMERS - 1 ? 1 : 2 + group;
@@ -807,20 +832,13 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     lane.offset = params.seqlen_k - params.seqlen_q;
     lane.scale = params.softmax_scale * LOG2_E;
     const int own_barrier = 4 + group;
-
-    Output o;
-    Weights p;
+    Output o = {};
+    Weights p = {};
     float reference[2] = {NO_REFERENCE, NO_REFERENCE}, sum[2] = {0.0f, 0.0f};
-#pragma unroll
-    for (int i = 0; i < WIDTH / 2; ++i) o[i] = 0.0f;
-#pragma unroll
-    for (int i = 0; i < STEPS * 4; ++i) p[i / 4][i % 4] = 0u;
-
     const uint32_t q_group = q_shared + group * Q_GROUP_BYTES;
     uint32_t before = 0;            // tiles of the jobs before this one
     bool pending = false;           // whether the last P V of a job is still to be started: of rows and head
     int pending_row = 0, pending_head = 0;
-
     auto close_pending = [&](float (&inverse)[2]) {
         const int64_t batch_head = int64_t(pending_head >> 16) * params.heads + (pending_head & 0xffff);
         close_rows(reference, sum, inverse, params.lse + batch_head * params.seqlen_q, pending_row + lane.row, params.seqlen_q, thread);
@@ -838,7 +856,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         for (int i = 0; i < WIDTH / 2; ++i) o[i] = 0.0f;
         pin(o);
     };
-
     if (group == CONSUMERS - 1) arrive_some(1, 256);  // the first turn is warpgroup 0's; all have one for each tile
     for (uint32_t count = 0;; ++count) {
         const uint32_t place = WIDE ? group : count % Q_BUFFERS;
@@ -849,7 +866,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         job_row = __shfl_sync(~0u, job_row, 0);
         job_head = __shfl_sync(~0u, job_head, 0);
         tiles = __shfl_sync(~0u, tiles, 0);
-
         Queries queries = {};
         if constexpr (Q_REGISTERS) {
             // No product of this warpgroup is under way here. Before anything that waits for K, V or a turn, since the
@@ -858,7 +874,8 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
             uint32_t used = 0;
 #pragma unroll
             for (int step = 0; step < Q_STEPS; ++step) used |= queries[step][3];
-            if ((thread & 31) == 0) arrive_at(q_empty + (used & blockIdx.y));  // blockIdx.y is 0: it only makes the release wait for the data
+            // blockIdx.y is 0, and only makes the release wait for the data.
+            if ((thread & 31) == 0) arrive_at(q_empty + (used & blockIdx.y));
         }
 
         // The last tiles may lie beyond what any row of this warpgroup sees; a row that sees none sees the first, masked.
@@ -869,7 +886,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         const int skipped = tiles - seen;
         const uint32_t released = q_empty + 8 * place;  // where this warp is done with the job's queries in shared memory
         const uint32_t end = before + tiles;
-
         const bool flush = pending && (skipped > 0 || tiles == 0);
         if (flush) {  // nothing to start together with the last values of the job before: in the turn of the first skipped tile
             float inverse[2];
@@ -899,14 +915,20 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
             lane.release_k(at);
             lane.release_v(at);
         }
-
         if (seen > 0) {
             uint32_t at = before + skipped;
             const uint32_t q = matrix_address(q_group) + (WIDE ? 0 : place * (Q_BYTES / 16));
             const int tile = seen - 1;
             const bool masked = (tile + 1) * BLOCK_N > lane.seqlen_k || (CAUSAL && tile * BLOCK_N + BLOCK_N - 1 > first_row + lane.offset);
             Scores s;
-            float factor[2] = {};  // of an O that is still zero
+            auto take_scores = [&] {
+                float factor[2] = {};  // of an O that is still zero
+                pin(s);
+                lane.release_k(at);
+                if (WIDE && tile == 0 && (thread & 31) == 0) arrive_at(released);
+                if (masked) lane.hide(s, tile, first_row);
+                exponentiate<false>(s, reference, sum, factor, lane.scale);
+            };
             lane.await_k(at);
             sync_some(lane.my_turn, 256);
             if (pending) {  // the first scores together with the last values of the job before
@@ -917,11 +939,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
                 arrive_some(lane.next_turn, 256);
                 close_pending(inverse);
                 await_products<1>();
-                pin(s);
-                lane.release_k(at);
-                if (WIDE && tile == 0 && (thread & 31) == 0) arrive_at(released);
-                if (masked) lane.hide(s, tile, first_row);
-                exponentiate<false>(s, reference, sum, factor, lane.scale);
+                take_scores();
                 await_products<0>();
                 pin(o);
                 lane.release_v(at - 1);
@@ -931,11 +949,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
                 start_scores(s, queries, q, lane.k_tile(at));
                 arrive_some(lane.next_turn, 256);
                 await_products<0>();
-                pin(s);
-                lane.release_k(at);
-                if (WIDE && tile == 0 && (thread & 31) == 0) arrive_at(released);
-                if (masked) lane.hide(s, tile, first_row);
-                exponentiate<false>(s, reference, sum, factor, lane.scale);
+                take_scores();
                 pack_scores(p, s);
             }
             pending = true;
@@ -970,7 +984,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     const uint32_t q_shared = (shared_address(shared) + 1023u) & ~1023u;
     const uint32_t q_full = shared_address(barriers);
     const Ring ring = {q_full + 8, matrix_address(q_shared + Q_BYTES)};
-
     const Schedule schedule(params);
     Job job;
     int n = int(blockIdx.x) / schedule.blocks;
@@ -978,14 +991,12 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     const int lane = threadIdx.x % 32, warpgroup = __shfl_sync(~0u, int(threadIdx.x) / 128, 0);
     const int offset = params.seqlen_k - params.seqlen_q;
     const int active = min(CONSUMERS, (params.seqlen_q - job.first_row + 63) / 64);  // warpgroups that have rows
-
     if (threadIdx.x == 0) {
         init_barrier(q_full, 1);
         ring.init(4 * active, 4 * active);
         publish_barriers();
     }
     __syncthreads();
-
     if (warpgroup == CONSUMERS) {
         asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
         if (threadIdx.x != 128 * CONSUMERS) return;
@@ -1003,7 +1014,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     }
     if (warpgroup >= active) return;
     asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-
     // Tiles that this warpgroup sees, at least one; the first `unmasked` of them are seen whole by all its rows.
     const int first_row = job.first_row + warpgroup * 64, row = first_row + int(threadIdx.x) / 32 % 4 * 16 + lane / 4;
     const float scale = params.softmax_scale * LOG2_E;
@@ -1016,13 +1026,11 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     auto hide = [&](Scores& s, int tile) {
         if (tile >= unmasked) hide_keys(s, row, tile * BLOCK_N + lane % 4 * 2, params.causal, params.seqlen_k, offset);
     };
-
     Output o = {};
     Scores s = {};
     Weights p;
     Queries none = {};
     float reference[2] = {NO_REFERENCE, NO_REFERENCE}, sum[2] = {0.0f, 0.0f}, factor[2] = {};
-
     await_barrier(q_full, 0);
     ring.await_k(0);
     pin(s);
@@ -1033,7 +1041,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     hide(s, 0);
     exponentiate<false>(s, reference, sum, factor, scale);  // O is still zero
     pack_scores(p, s);
-
     // The scores of a tile and the values of the one before it are computed together, and the softmax of the former runs
     // beside the latter.
     for (int tile = 1; tile < end; ++tile) {
@@ -1045,15 +1052,12 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         ring.await_v(tile - 1);
         begin_products();
         start_values(o, p, ring.v_tile(tile - 1));
-        close_products();
-
         await_products<1>();
         pin(s);
         if (lane == 0) arrive_at(ring.k_empty(tile));
         hide(s, tile);
         const bool moved = exponentiate<true>(s, reference, sum, factor, scale);
         pin(s);
-
         await_products<0>();
         pin(o);
         pin(p);
@@ -1061,17 +1065,14 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         if (moved) rescale_output(o, factor);
         pack_scores(p, s);
     }
-
     ring.await_v(end - 1);
     pin(o);
     pin(p);
     begin_products();
     start_values(o, p, ring.v_tile(end - 1));
-    close_products();
     await_products<0>();
     pin(o);
     pin(p);
-
     float inverse[2];
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -1169,13 +1170,11 @@ struct Work {
         first_tile = min(part * int(blockIdx.z), tiles);
         end_tile = min(first_tile + part, tiles);
     }
-
     // The last key that a row sees; negative where it sees none.
     DEVICE int last_key(int row) const {
         const int last = params.seqlen_k - 1;
         return params.causal ? min(last - params.seqlen_q + 1 + row / pack, last) : last;
     }
-
     // A row's place among the rows of q and o, [batch, seqlen_q, heads].
     DEVICE int64_t global_row(int row) const {
         return (int64_t(batch) * params.seqlen_q + row / pack) * params.heads + first_head + row % pack;
@@ -1330,13 +1329,11 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     const int lane = threadIdx.x % 32, warp_key = threadIdx.x / 32 * WARP_KEYS;
     const Work work(params);
     const float scale = params.softmax_scale * LOG2_E;
-
     // What a lane hands to ldmatrix. Q and V: four matrices down, then across; K, whose rows are the product's columns:
     // across, then down.
     const uint32_t q_address = q_shared + chunk_offset(lane % 16, lane / 16);
     const uint32_t k_address = k_shared + chunk_offset(warp_key + lane % 8 + lane / 16 * 8, lane / 8 % 2);
     const uint32_t v_address = v_shared + chunk_offset(warp_key + lane % 16, lane / 16);
-
     // The pipeline of tiles: tile t lies in stage t % V_STAGES, counted from the block's first.
     const int row_stride = params.kv_heads * HEAD_DIM, kv_head = work.first_head / work.pack;
     const int64_t origin = int64_t(work.batch) * params.seqlen_k * row_stride + kv_head * HEAD_DIM;
@@ -1349,13 +1346,11 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         close_copies();
     };
     constexpr int AHEAD = V_STAGES - 2;  // of the groups of copies under way, those that may be so when a tile is used
-
     deal_chunks<BLOCK_M>([&](int row, int chunk) {
         const Element* from = params.q + work.global_row(work.first_row + row) * HEAD_DIM + chunk * 8;
         copy_async(q_shared + chunk_offset(row, chunk), from, work.first_row + row < work.rows);
     });
     for (int i = 0; i <= AHEAD; ++i) copy(work.first_tile + i);
-
     State state = {};
     state.maximum[0] = state.maximum[1] = -INFINITY;
     for (int tile = work.first_tile; tile < work.end_tile; ++tile) {
@@ -1387,7 +1382,6 @@ join_parts(const __grid_constant__ AttentionParams params, const __grid_constant
     const float weight = power_of_two(log_sum - reference_of(top));
     float sum = weight;
     for (int lanes = 16; lanes > 0; lanes /= 2) sum += __shfl_xor_sync(~0u, sum, lanes);
-
     for (int first = threadIdx.y * 32; first < HEAD_DIM; first += 32 * blockDim.y) {
         const int column = first + lane;  // HEAD_DIM is a multiple of 32
         float total = 0.0f;
