@@ -14,6 +14,7 @@ KEYS_64 = { value = 128, choices = [96, 128], layer = "schedule" }              
 KEYS_128 = { value = 128, choices = [96, 128], layer = "schedule" }
 KEYS_192 = { value = 96, choices = [80, 96], layer = "schedule" }
 KEYS_256 = { value = 80, choices = [64, 80], layer = "schedule" }
+KEYS_256_1K = { value = 80, choices = [64, 80], layer = "schedule" }            # where there are at most 1024 keys
 KEYS_SHORT = { value = 64, choices = [64, 128], layer = "schedule" }            # up to head_dim 128; 64 beyond
 L2_MIB = { value = 32, choices = [8, 16, 32, 64], layer = "schedule" }          # keys and values of heads at work together
 Q_REGISTERS_128 = { value = 1, choices = [0, 1], layer = "memory" }             # queries as fragments, a third key stage
@@ -31,7 +32,7 @@ CAUSAL = "causal and PIPELINED"
 Q_REGISTERS = "PIPELINED and (head_dim == 96 or head_dim == 128) and Q_REGISTERS_128 > 0"
 CONSUMERS = "1 if SHORT else WARPGROUPS_64 if head_dim == 64 else 2"
 BLOCK_M = "16 if SHORT else 64 * CONSUMERS"
-KEYS_LONG = "KEYS_64 if head_dim == 64 else KEYS_128 if head_dim <= 128 else KEYS_192 if head_dim == 192 else KEYS_256"
+KEYS_LONG = "KEYS_64 if head_dim == 64 else KEYS_128 if head_dim <= 128 else KEYS_192 if head_dim == 192 else KEYS_256_1K if seqlen_k <= 1024 else KEYS_256"
 BLOCK_N = "KEYS_LONG if not SHORT else KEYS_SHORT if head_dim <= 128 else 64"
 V_STAGES = "STAGES_SHORT if SHORT else STAGES_64 if head_dim == 64 else 2"
 K_STAGES = "V_STAGES + Q_REGISTERS"

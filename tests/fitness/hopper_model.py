@@ -228,6 +228,7 @@ class Pipeline:
             for at in range(before + skipped, end):
                 yield self.landed("k", at)
                 yield from self.take_turn(group)
+                assert form.q_registers or self.q[place][0] == count
                 self.multiply(group, "k", at, (batch, head, first_row))
                 if pending is not None:
                     yield self.landed("v", at - 1)
