@@ -64,16 +64,16 @@ def earlier_overrides(folder: RunFolder) -> list[str]:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); restore it from a copy") from error
     overrides = [str(word) for word in words or []]
-    if strange := [word for word in overrides if word.lstrip("+~").startswith("hydra")]:  # none of ours writes them
+    if strange := [word for word in overrides if key_of(word).startswith("hydra")]:  # none of ours writes them
         raise ConfigError(f"{path} holds {strange[0]}, which can run any code; take out what you do not know")
     return overrides
 
 
 def merged_overrides(earlier: Sequence[str], later: Sequence[str]) -> list[str]:
     """The earlier overrides, except where a later one sets the same key."""
-    by_key = {_key(word): word for word in (*earlier, *later)}
+    by_key = {key_of(word): word for word in (*earlier, *later)}
     return [word for key, word in by_key.items() if key not in ("name", "resume")] + [
-        word for word in later if _key(word) == "resume"
+        word for word in later if key_of(word) == "resume"
     ]
 
 
@@ -105,5 +105,6 @@ def require_files(config: Config) -> None:
     require_logger(config)
 
 
-def _key(override: str) -> str:
+def key_of(override: str) -> str:
+    """The key that an override sets or takes away."""
     return override.split("=", 1)[0].lstrip("+~")

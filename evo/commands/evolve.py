@@ -25,7 +25,14 @@ from evo.console import open_console, plain_console
 from evo.data import conf_folder
 from evo.gpu_claim import on_claimed_gpu
 from evo.run import run_search
-from evo.run_options import earlier_overrides, join_options, keep_options, merged_overrides, require_files
+from evo.run_options import (
+    earlier_overrides,
+    join_options,
+    keep_options,
+    key_of,
+    merged_overrides,
+    require_files,
+)
 from evo.settings import (
     HYDRA_VERSION,
     ConfigError,
@@ -127,7 +134,7 @@ def _began(folder: RunFolder) -> bool:
 
 def _require_own_word(earlier: Sequence[str], given: Sequence[str]) -> None:
     """A folder may come from anywhere: its word is not enough to run a model's code with this user's rights."""
-    said = {override.get_key_element().lstrip("+~") for override in parse_overrides(given)}
+    said = map(key_of, given)
     if compose_config(earlier).backend.run_model_code and _OWN_WORD not in said:
         begun = f"the run was begun with {_OWN_WORD}=true"
         raise ConfigError(f"resume: {begun}; to allow or forbid that here, say it again")
