@@ -135,6 +135,7 @@ def test_arrows_walk_too(page: "Chrome", account: Account) -> None:
     wait(page, f"document.activeElement.id === 'h-{third}'")
     page.switch_to.active_element.send_keys("\ue014")
     wait(page, f"document.activeElement.id === 'h-{second}'")
+    assert texts(page, "article h3")[0].split()[0] == second
     shoot(page, "lineage", top="#walk")
 
 
