@@ -102,7 +102,7 @@ def require_launcher(words: Sequence[str], find: Callable[[str], object] = find_
         if key == "hydra/sweeper" and value != "basic":
             raise ConfigError(f"{word}: a sweep here goes through all combinations of the values; leave it out")
         if key == "hydra/launcher" and extra in _LAUNCHERS and find(f"hydra_plugins.hydra_{extra}_launcher") is None:
-            raise ConfigError(f"{word}: not installed; install it with: pip install 'question-evo[{extra}]'")
+            raise ConfigError(f"{word}: not installed; install it with: pip install hydra-{extra}-launcher")
 
 
 def combinations(words: Sequence[str]) -> list[list[str]]:
