@@ -88,7 +88,12 @@ def test_it_supports_the_head_dims_of_the_suites_and_no_other():
 @pytest.mark.parametrize(
     ("head_dim", "grid", "threads", "tiles"),
     [
-        (64, 48, 512, (2 + 1) * 192 + (3 + 3) * 128),  # rows of 128 bytes: two tiles of Q, one of O, three of K and of V
+        (
+            64,
+            48,
+            512,
+            (2 + 1) * 192 + (3 + 3) * 128,
+        ),  # rows of 128 bytes: 2 tiles of Q, 1 of O, 3 of K and of V
         (128, 64, 384, ((1 + 1) * 128 + (3 + 2) * 128) * 2),
         (192, 64, 384, (128 + (2 + 2) * 96) * 3),
         (256, 64, 384, (128 + (2 + 2) * 64) * 4),
