@@ -48,7 +48,8 @@ class Judge:
             baseline=baseline.name, baseline_version=baseline.version,
         )  # fmt: skip
         target = Target(
-            names=self.gpu.targets, sm_count=self.gpu.sm_count, environment=environment, compiling_disturbs=False
+            names=self.gpu.targets, sm_count=self.gpu.sm_count, environment=environment, compiling_disturbs=False,
+            roof=baseline.roof,
         )
         return Evaluator(
             suite=suite, target=target, compiler=self.compiler, worker=self.worker, settings=self.settings,
