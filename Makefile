@@ -4,13 +4,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: evolve test check gpu-test wheel clean
+.PHONY: evolve test soak check gpu-test wheel clean
 
 evolve: $(VENV)/ready            ## evolve attention kernels on this machine: no GPU, no key, no network
 	$(BIN)/evo evolve $(ARGS)
 
 test: $(VENV)/ready              ## the default tests: no GPU, no network
 	$(BIN)/pytest -q -n 2 --dist loadgroup $(ARGS)
+
+soak: $(VENV)/ready              ## minutes: runs killed at hundreds of random moments, each of which must end as if it had not been
+	$(BIN)/pytest -m soak -n 2 $(ARGS)
 
 check: $(VENV)/ready             ## style, types, the layers of imports
 	$(BIN)/ruff check .

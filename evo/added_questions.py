@@ -98,8 +98,7 @@ def read_question(path: Path) -> Question:
 
 def questions_taken_in(archive: ArchiveReader) -> Iterator[TakenIn]:
     """The people's questions that a run has taken in, in that order."""
-    for event in archive.events():
-        if event.kind == EVENT:
-            record: Mapping[str, Any] = parse_json(event.record)
-            question = read_entry(record["question"], f"event {event.key}")
-            yield TakenIn(name=str(event.key), number=record["number"], question=question)
+    for event in archive.events_of(EVENT):
+        record: Mapping[str, Any] = parse_json(event.record)
+        question = read_entry(record["question"], f"event {event.key}")
+        yield TakenIn(name=str(event.key), number=record["number"], question=question)

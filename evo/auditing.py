@@ -99,8 +99,9 @@ class Auditing:
 
     def _best(self) -> Individual | None:
         """The individual with the greatest geometric mean, the earliest judged of equals."""
-        name = max(self.history.judged_ids(), key=self.history.geomean, default=None)
-        return None if name is None or self.history.geomean(name) == 0.0 else self.history.individual(name)
+        geomeans = self.history.geomeans()
+        name = max(geomeans, key=lambda each: geomeans[each], default=None)
+        return None if name is None or geomeans[name] == 0.0 else self.history.individual(name)
 
     def _evaluation(self, individual: Individual) -> Evaluation:
         evaluation = self.history.evaluation(individual.id)

@@ -1,11 +1,13 @@
 """The audits that an archive holds, and its evaluations in their light: what an audit refused counts as wrong."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from fitness.audit_record import Audit, refused
 from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json
+from population.records import Score
 
 AUDIT_EVENT = "audit"  # of a suspicious win, when it was judged
 CHAMPION_EVENT = "champion_audit"  # of the best, when the run came to its end
@@ -14,8 +16,8 @@ CHAMPION_EVENT = "champion_audit"  # of the best, when the run came to its end
 def recorded_audits(archive: ArchiveReader, *kinds: str) -> dict[str, Audit]:
     """The audits of these kinds, or of both, by the individual's id; the later one holds the earlier one's checks."""
     audits: dict[str, Audit] = {}
-    for event in archive.events():
-        if event.kind in (kinds or (AUDIT_EVENT, CHAMPION_EVENT)) and event.key is not None:
+    for event in archive.events_of(*(kinds or (AUDIT_EVENT, CHAMPION_EVENT))):
+        if event.key is not None:
             audits[event.key] = Audit.from_json(parse_json(event.record))
     return audits
 
@@ -33,6 +35,18 @@ def judged_evaluations(archive: ArchiveReader) -> Iterator[tuple[str, Evaluation
         evaluation, audit = Evaluation.from_json(parse_json(record.record)), audits.get(record.individual_id)
         failed = audit is not None and audit.failed and evaluation.geomean is not None
         yield record.individual_id, refused(evaluation, audit) if failed and audit else evaluation
+
+
+def judged_scores(archive: ArchiveReader) -> Iterator[Score]:
+    """Every evaluation without its record, in the same order; the same holds of what an audit refused."""
+    failed = {name: audit for name, audit in recorded_audits(archive).items() if audit.failed}
+    for score in archive.scores():
+        recorded = archive.evaluation_json(score.individual_id, score.key) if score.individual_id in failed else None
+        if recorded is None or score.geomean is None:
+            yield score
+        else:
+            left = refused(Evaluation.from_json(parse_json(recorded)), failed[score.individual_id])
+            yield replace(score, status=str(left.status), geomean=left.geomean)
 
 
 def verdict(audit: Audit | None) -> str:

@@ -23,6 +23,7 @@ usage: evo COMMAND [arguments]
   report RUN [--out FILE]             what happened in a run, as one HTML file: report.html in its folder
   watch RUN [RUN…] [port=8765]        the same, live, for a browser on this machine, while the search goes on
   runs [FOLDER] [--json]              every run below a folder: its state, its best, what it has cost
+  table RUNS… --out FILE.jsonl.xz     what runs measured, for backend=recorded to answer from without a device
   trace export|replay                 a run as one file, export RUN [--out FILE]; the same search from it, replay FILE
   doctor                              what this machine has, and what to install for what it lacks
 
@@ -31,7 +32,8 @@ Exit code 2: the environment or the command line is at fault, and the last line 
 """
 
 COMMANDS = (
-    "evolve", "verify", "ask", "tell", "evaluate", "questions", "compare", "report", "watch", "runs", "trace", "doctor",
+    "evolve", "verify", "ask", "tell", "evaluate", "questions", "compare", "report", "watch", "runs", "table", "trace",
+    "doctor",
 )  # fmt: skip
 BAD_COMMAND_LINE = 2
 INTERRUPTED = 130  # 128 + SIGINT

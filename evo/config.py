@@ -102,6 +102,7 @@ class BackendConfig:
 
     kind: BackendKind = BackendKind.auto
     device: int = 0
+    claim: bool = False
     threads: int = 1
     run_model_code: bool = False
     cache: str | None = None

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich import box
@@ -25,6 +26,13 @@ def open_console(*, stderr: bool = False) -> Console:
     """A console as wide as its terminal, or wide enough where the output goes to a file or a pipe."""
     console = Console(stderr=stderr)
     return console if console.is_terminal else Console(stderr=stderr, width=_WIDTH)
+
+
+@contextmanager
+def plain_console(path: Path) -> Iterator[Console]:
+    """A console that adds plain lines to a file."""
+    with path.open("a", encoding="utf-8") as file:
+        yield Console(file=file, width=_WIDTH)
 
 
 @dataclass(kw_only=True)

@@ -1,10 +1,10 @@
 """What was tried so far and what came of it: the memory that prompts and the sampler's moments are made from."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from itertools import takewhile
-from typing import Any
+from typing import Any, Protocol
 
 from evo.noise import noise
 from fitness.audit_record import Audit
@@ -51,10 +51,54 @@ class Attempt:
         return cls(**fields)
 
 
+class Past(Protocol):
+    """What earlier parts of a run left behind; `ArchivedPast` reads it from the archive."""
+
+    @property
+    def geomeans(self) -> Mapping[str, float]:
+        """The geometric mean of each that was judged, in that order; 0.0 where it failed."""
+
+    @property
+    def statuses(self) -> Mapping[str, str]:
+        """How each came out, in that order."""
+
+    @property
+    def judged_layers(self) -> Mapping[str, str]:
+        """The layer of the question behind each that was judged and is no seed."""
+
+    def individual(self, individual_id: str) -> Individual | None:
+        """The individual of an id, or None."""
+
+    def evaluation(self, individual_id: str) -> Evaluation | None:
+        """What was measured of an individual, or None."""
+
+    def audit(self, individual_id: str) -> Audit | None:
+        """What the audit of an individual found, or None."""
+
+    def seeds(self) -> list[Individual]:
+        """The individuals without parents."""
+
+    def attempts_on(self, parent_id: str) -> Sequence[Attempt]:
+        """The attempts on a parent, by their numbers."""
+
+    def attempt_of(self, child_id: str) -> Attempt | None:
+        """The attempt that led to an individual, or None."""
+
+    def attempts_of(self, generation: int) -> Sequence[Attempt]:
+        """The attempts of a generation, by their numbers."""
+
+    def evaluations(self) -> Iterable[tuple[str, Evaluation]]:
+        """All evaluations, with their individuals' ids."""
+
+
 class History:
-    """Individuals, their evaluations and the attempts that led to them, in the order of their numbers."""
+    """Individuals, their evaluations and the attempts that led to them, in the order of their numbers.
+
+    What was remembered here comes after what `recall` has given.
+    """
 
     def __init__(self) -> None:
+        self._past: Past | None = None
         self._individuals: dict[str, Individual] = {}
         self._evaluations: dict[str, Evaluation] = {}
         self._audits: dict[str, Audit] = {}
@@ -62,6 +106,10 @@ class History:
         self._attempts: list[Attempt] = []
         self._by_parent: dict[str, list[Attempt]] = {}
         self._by_child: dict[str, Attempt] = {}
+
+    def recall(self, past: Past) -> None:
+        """Know of earlier parts of the run, too."""
+        self._past = past
 
     def add_individual(self, individual: Individual) -> None:
         """Remember a candidate, judged or not yet."""
@@ -86,49 +134,69 @@ class History:
 
     def audit(self, individual_id: str) -> Audit | None:
         """What the audit of an individual found, or None."""
-        return self._audits.get(individual_id)
+        found = self._audits.get(individual_id)
+        return self._past.audit(individual_id) if found is None and self._past else found
 
     def knows(self, individual_id: str) -> bool:
         """Whether a candidate of this very text was there before."""
-        return individual_id in self._individuals
+        return self._find(individual_id) is not None
 
     def seeds(self) -> list[Individual]:
         """The individuals without parents, in the order in which they were named."""
-        seeds = [each for each in self._individuals.values() if each.birth < 0]
+        past = self._past.seeds() if self._past else []
+        seeds = {each.id: each for each in (*past, *self._individuals.values()) if each.birth < 0}.values()
         return sorted(seeds, key=lambda seed: seed.birth, reverse=True)
 
     def individual(self, individual_id: str) -> Individual:
         """The individual of an id. Raises KeyError."""
-        return self._individuals[individual_id]
+        found = self._find(individual_id)
+        if found is None:
+            raise KeyError(individual_id)
+        return found
 
     def evaluation(self, individual_id: str) -> Evaluation | None:
         """What was measured of an individual, or None."""
-        return self._evaluations.get(individual_id)
+        found = self._evaluations.get(individual_id)
+        return self._past.evaluation(individual_id) if found is None and self._past else found
 
     def evaluations(self) -> list[Evaluation]:
-        """All that was measured, in the order in which it was remembered."""
+        """All that was measured, in the order in which it was remembered. What is recalled for it stays in memory."""
+        if self._past is not None and self._past.geomeans.keys() - self._evaluations.keys():
+            self._evaluations = dict(self._past.evaluations()) | self._evaluations
         return list(self._evaluations.values())
 
-    def judged_ids(self) -> list[str]:
-        """The ids of all that was measured, in the order in which it was remembered."""
-        return list(self._evaluations)
+    def statuses(self) -> list[str]:
+        """How each that was measured came out, in the same order."""
+        past = self._past.statuses if self._past else {}
+        return list({**past, **{name: str(each.status) for name, each in self._evaluations.items()}}.values())
+
+    def geomeans(self) -> Mapping[str, float]:
+        """The geometric mean of all that was measured, by id, in the order in which it was remembered; 0.0 as below."""
+        past = self._past.geomeans if self._past else {}
+        return {**past, **{name: evaluation.geomean or 0.0 for name, evaluation in self._evaluations.items()}}
 
     def geomean(self, individual_id: str) -> float:
         """An individual's geometric mean speedup; 0.0 where it failed or was not judged."""
         evaluation = self._evaluations.get(individual_id)
-        return 0.0 if evaluation is None or evaluation.geomean is None else evaluation.geomean
+        if evaluation is not None:
+            return evaluation.geomean or 0.0
+        return self._past.geomeans.get(individual_id, 0.0) if self._past else 0.0
 
     def noise(self, individual_id: str) -> float:
         """How far an individual's geomean may be off by measuring alone, as a share of it; 0.0 where it has none."""
-        return self._noise.get(individual_id, 0.0)
+        if individual_id not in self._noise:
+            evaluation = self.evaluation(individual_id)
+            return 0.0 if evaluation is None else noise(evaluation)
+        return self._noise[individual_id]
 
     def judged_layers(self) -> list[str]:
         """The layer of the question behind each candidate that was judged; seeds have none."""
-        return [attempt.layer for child, attempt in self._by_child.items() if child in self._evaluations]
+        recent = {child: attempt.layer for child, attempt in self._by_child.items() if self.evaluation(child)}
+        return list({**(self._past.judged_layers if self._past else {}), **recent}.values())
 
     def speedups(self, individual_id: str) -> Mapping[str, float]:
         """Speedup by scenario, in the suite's order; empty unless PASSED."""
-        evaluation = self._evaluations.get(individual_id)
+        evaluation = self.evaluation(individual_id)
         return {} if evaluation is None else evaluation.speedups
 
     def gain(self, attempt: Attempt) -> float | None:
@@ -140,18 +208,22 @@ class History:
 
     def attempt_of(self, individual_id: str) -> Attempt | None:
         """The attempt that made an individual; None for a seed."""
-        return self._by_child.get(individual_id)
+        found = self._by_child.get(individual_id)
+        if found is not None or self._past is None:
+            return found
+        return self._past.attempt_of(individual_id)
 
     def attempts_of(self, generation: int) -> list[Attempt]:
         """The attempts of one generation, oldest first."""
         newest_first = takewhile(lambda attempt: attempt.generation >= generation, reversed(self._attempts))
-        return [attempt for attempt in newest_first if attempt.generation == generation][::-1]
+        recent = [attempt for attempt in newest_first if attempt.generation == generation][::-1]
+        return [*(self._past.attempts_of(generation) if self._past else ()), *recent]
 
     def line(self, individual_id: str) -> list[Individual]:
         """The individual and its first parents back to the seed, the individual first."""
-        line = [self._individuals[individual_id]]
+        line = [self.individual(individual_id)]
         while line[-1].parent_ids:
-            line.append(self._individuals[line[-1].parent_ids[0]])
+            line.append(self.individual(line[-1].parent_ids[0]))
         return line
 
     def lineage_attempts(self, individual_id: str) -> list[Attempt]:
@@ -159,6 +231,14 @@ class History:
         found = {
             attempt.number: attempt
             for ancestor in self.line(individual_id)
-            for attempt in self._by_parent.get(ancestor.id, [])
+            for attempt in self._attempts_on(ancestor.id)
         }
         return [found[number] for number in sorted(found)]
+
+    def _find(self, individual_id: str) -> Individual | None:
+        found = self._individuals.get(individual_id)
+        return self._past.individual(individual_id) if found is None and self._past else found
+
+    def _attempts_on(self, parent_id: str) -> list[Attempt]:
+        past = self._past.attempts_on(parent_id) if self._past else ()
+        return [*past, *self._by_parent.get(parent_id, [])]

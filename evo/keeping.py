@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 from deap import tools
 
-from evo.audits import AUDIT_EVENT, judged_evaluations, recorded_audits
-from evo.history import Attempt, History
+from evo.archived_past import ArchivedPast
+from evo.attempt_events import ATTEMPT_EVENT
+from evo.history import History
 from evo.loop import State
 from evo.selection import viable
 from population.archive import Archive
-from population.archive_reader import ArchiveReader
-from population.atomic_file import parse_json, strict_json
+from population.atomic_file import strict_json
 from population.checkpoint import (
     Checkpoint,
     Member,
@@ -27,8 +27,6 @@ from population.records import EventRecord
 from population.run_folder import RunFolder
 from questions.bank import Bank
 from questions.sampler import QuestionSampler
-
-ATTEMPT_EVENT = "attempt"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +83,7 @@ class Keeper:
         state.barren_generations = checkpoint.counters["barren_generations"]
         for entry in checkpoint.logbook:
             state.logbook.record(**entry)
-        self._recall_history(state.next_birth)
+        self.history.recall(ArchivedPast(self.archive, before=state.next_birth))
         state.population = viable([self._member(member) for member in checkpoint.population])
         # From the last to the first: a hall of fame puts newcomers ahead of their equals.
         state.hall_of_fame.update(viable([self._member(member) for member in reversed(checkpoint.hall_of_fame)]))
@@ -93,21 +91,6 @@ class Keeper:
         self.search_rng.setstate(rng_state_from_json(checkpoint.rng_states["search"]))
         self.sampler.restore(checkpoint.sampler, bank)
         return state
-
-    def _recall_history(self, next_birth: int) -> None:
-        """What was known when the checkpoint was written; younger rows belong to a generation yet to be made again."""
-        for individual in self.archive.individuals():
-            if individual.birth < next_birth:
-                self.history.add_individual(individual)
-        for name, evaluation in judged_evaluations(self.archive):
-            if self.history.knows(name):
-                self.history.add_evaluation(name, evaluation)
-        for name, audit in recorded_audits(self.archive, AUDIT_EVENT).items():
-            if self.history.knows(name):
-                self.history.add_audit(name, audit)
-        for attempt in recorded_attempts(self.archive):
-            if attempt.number < next_birth:
-                self.history.add_attempt(attempt)
 
     def _member(self, member: Member) -> Individual:
         if not self.history.knows(member.id):
@@ -118,16 +101,6 @@ class Keeper:
         if evaluation is not None and evaluation.geomean is None:  # refused by the audit at the end of an earlier part
             set_fitness(individual, 0.0)
         return individual
-
-
-def recorded_attempts(archive: ArchiveReader) -> list[Attempt]:
-    """The attempts that an archive holds, by their numbers.
-
-    A generation that had to be made again is there twice, and may have gone otherwise: the later one counts.
-    """
-    records = (parse_json(event.record) for event in archive.events() if event.kind == ATTEMPT_EVENT)
-    by_number = {attempt.number: attempt for attempt in map(Attempt.from_json, records)}
-    return [by_number[number] for number in sorted(by_number)]
 
 
 def newest_checkpoint(run: RunFolder, fingerprint: str, note: Callable[[str], None]) -> Checkpoint | None:

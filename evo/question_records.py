@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import yaml
 
 from evo.added_questions import questions_taken_in
+from evo.attempt_events import recorded_attempts
 from evo.audits import judged_evaluations
 from evo.history import History, Outcome
 from evo.judging import question_outcome
-from evo.keeping import recorded_attempts
 from population.archive_reader import ArchiveReader
 from population.records import QuestionRecord
 from questions.credit import QuestionStatistics, Tally, statistics_of

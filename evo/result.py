@@ -1,17 +1,20 @@
 """result.json: the outcome of a run in one strict JSON object, worked out from the archive alone."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
-from evo.audits import judged_evaluations, recorded_audits, verdict
+from evo.audits import judged_scores, recorded_audits, verdict
 from fitness.audit_record import Audit
 from fitness.evaluation import Environment, Evaluation
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json, strict_json, write_atomically
 from population.faults import RunFolderError
+from population.records import Score
 from population.run_folder import RunFolder
 
 SCHEMA = 1
+
+Scored = TypeVar("Scored", Evaluation, Score)
 
 
 def build_result(
@@ -22,9 +25,8 @@ def build_result(
     `seed` is the best of the seeds, `best` the best of all; both are None where nothing passed. `history` is the best
     geometric mean after each evaluation, 0.0 until one passed.
     """
-    births = {birth.id: birth.birth for birth in archive.births()}
-    judged, audits = list(judged_evaluations(archive)), recorded_audits(archive)
-    where = judged[0][1].environment if judged else None
+    judged, audits, seeds = list(judged_scores(archive)), recorded_audits(archive), archive.seed_ids()
+    where, best = first_environment(archive), best_of([(score.individual_id, score) for score in judged])
     return {
         "schema": SCHEMA,
         "backend": where and where.backend,
@@ -34,15 +36,15 @@ def build_result(
         "generations": generations,
         "evaluations": len(judged),
         "stop_reason": stop_reason,
-        "seed": _seed(best_of([pair for pair in judged if births[pair[0]] < 0])),
-        "best": _best(best_of(judged), audits),
-        "history": list(_best_so_far(evaluation for _, evaluation in judged)),
-        "failures": _failures(evaluation for _, evaluation in judged),
+        "seed": _seed(best_of([(score.individual_id, score) for score in judged if score.individual_id in seeds])),
+        "best": _best(best[0], evaluation_of(archive, best[0]), audits) if best else None,
+        "history": list(_best_so_far(judged)),
+        "failures": _failures(judged),
         "spend": archive.spend_so_far(),
     }
 
 
-def best_of(judged: Sequence[tuple[str, Evaluation]]) -> tuple[str, Evaluation] | None:
+def best_of(judged: Sequence[tuple[str, Scored]]) -> tuple[str, Scored] | None:
     """The individual with the greatest geomean, the earliest of equals; None where nothing passed."""
     passed = [pair for pair in judged if pair[1].geomean is not None]
     return max(passed, key=lambda pair: pair[1].geomean or 0.0, default=None)
@@ -84,35 +86,33 @@ def write_result(run: RunFolder, result: dict[str, Any]) -> None:
     write_atomically(run.result, strict_json(result, sort_keys=False, indent=2) + "\n")
 
 
-def _seed(best: tuple[str, Evaluation] | None) -> dict[str, Any] | None:
+def _seed(best: tuple[str, Score] | None) -> dict[str, Any] | None:
     return None if best is None else {"id": best[0], "geomean": best[1].geomean}
 
 
-def _best(best: tuple[str, Evaluation] | None, audits: Mapping[str, Audit]) -> dict[str, Any] | None:
-    if best is None or best[1].worst is None:
+def _best(name: str, evaluation: Evaluation | None, audits: Mapping[str, Audit]) -> dict[str, Any] | None:
+    if evaluation is None or evaluation.worst is None:
         return None
-    name, evaluation = best
-    worst = best[1].worst
     return {
         "id": name,
         "geomean": evaluation.geomean,
-        "worst_scenario": worst.scenario,
-        "worst_speedup": worst.speedup,
+        "worst_scenario": evaluation.worst.scenario,
+        "worst_speedup": evaluation.worst.speedup,
         "speedups": evaluation.speedups,
         "audit": verdict(audits.get(name)),
     }
 
 
-def _best_so_far(evaluations: Iterator[Evaluation]) -> Iterator[float]:
+def _best_so_far(scores: Iterable[Score]) -> Iterator[float]:
     best = 0.0
-    for evaluation in evaluations:
-        best = max(best, evaluation.geomean or 0.0)
+    for score in scores:
+        best = max(best, score.geomean or 0.0)
         yield best
 
 
-def _failures(evaluations: Iterator[Evaluation]) -> dict[str, int]:
+def _failures(scores: Iterable[Score]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for evaluation in evaluations:
-        if evaluation.geomean is None:
-            counts[str(evaluation.status)] = counts.get(str(evaluation.status), 0) + 1
+    for score in scores:
+        if score.geomean is None:
+            counts[score.status] = counts.get(score.status, 0) + 1
     return counts

@@ -71,11 +71,20 @@ def merged_overrides(earlier: Sequence[str], later: Sequence[str]) -> list[str]:
 
 def keep_options(folder: RunFolder, options: Options) -> None:
     """Write them where Hydra would; the words come last, for a run is gone on with by them. Raises RunFolderError."""
+    _write(folder, "config.yaml", OmegaConf.to_yaml(OmegaConf.structured(options.config)))
+    keep_words(folder, options.words)
+
+
+def keep_words(folder: RunFolder, words: Sequence[str]) -> None:
+    """Write down the words that a run is to be begun with, or gone on with. Raises RunFolderError."""
+    _write(folder, _OVERRIDES, yaml.safe_dump(list(words), allow_unicode=True, width=1_000_000))
+
+
+def _write(folder: RunFolder, name: str, text: str) -> None:
     kept = folder.path / _FOLDER
     try:
         kept.mkdir(exist_ok=True)
-        write_atomically(kept / "config.yaml", OmegaConf.to_yaml(OmegaConf.structured(options.config)))
-        write_atomically(kept / _OVERRIDES, yaml.safe_dump(list(options.words), allow_unicode=True, width=1_000_000))
+        write_atomically(kept / name, text)
     except OSError as error:
         raise RunFolderError(f"{kept}: {error}; make room or rights there") from error
 

@@ -48,8 +48,7 @@ class Search:
         if self.checkpoint is None:
             return self.keeper.fresh(self.config.rng_seed)
         state = self.keeper.restore(self.checkpoint, self.bank)
-        for evaluation in self.memory.history.evaluations():  # a generation to be made again tells of its own
-            self.memory.tracker.judged(evaluation)
+        self.memory.tracker.recall(self.memory.history.geomeans().values())  # what is made again tells of its own
         return state
 
     def result(self, state: State, stop: StopSearch) -> dict[str, Any]:

@@ -3,12 +3,14 @@
 import difflib
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any, cast
 
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
@@ -77,11 +79,22 @@ def compose_config(overrides: Sequence[str]) -> Config:
     for override in parse_overrides(overrides):
         _check_key(override)
     try:
-        with initialize_config_dir(config_dir=str(conf_folder()), version_base=HYDRA_VERSION):
+        with _aside_from_a_job(), initialize_config_dir(config_dir=str(conf_folder()), version_base=HYDRA_VERSION):
             composed = compose(config_name="config", overrides=list(overrides))
         return to_config(composed)
     except (HydraException, OmegaConfBaseException) as error:
         raise ConfigError(_one_line(error)) from error
+
+
+@contextmanager
+def _aside_from_a_job() -> Iterator[None]:
+    """Within it, Hydra can be initialised where it runs a job of its own."""
+    instance = GlobalHydra.instance()
+    running, instance.hydra = instance.hydra, None
+    try:
+        yield
+    finally:
+        instance.hydra = running
 
 
 def to_config(composed: DictConfig) -> Config:

@@ -1,7 +1,7 @@
 """How a run stands: counts over all its parts, kept in step with what is judged."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from evo.loop import State
@@ -27,10 +27,15 @@ class Tracker:
 
     def judged(self, evaluation: Evaluation) -> None:
         """One more evaluation."""
-        self.evaluations += 1
-        self.since_best += 1
-        if evaluation.geomean is not None and evaluation.geomean > self.best_geomean:
-            self.best_geomean, self.since_best = evaluation.geomean, 0
+        self.recall([evaluation.geomean or 0.0])
+
+    def recall(self, geomeans: Iterable[float]) -> None:
+        """So many more evaluations, in their order; 0.0 stands for one that failed."""
+        for geomean in geomeans:
+            self.evaluations += 1
+            self.since_best += 1
+            if geomean > self.best_geomean:
+                self.best_geomean, self.since_best = geomean, 0
 
     def elapsed_s(self) -> float:
         """Seconds over all parts of the run."""

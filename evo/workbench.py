@@ -46,13 +46,14 @@ _GPU_JUDGE = JudgeSettings(warmups=1, repeats=15, least_repeats=5, precision=0.0
 
 @contextmanager
 def open_evaluator(
-    config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = (), began: Environment | None = None
-) -> Iterator[EvaluatesAll]:
+    config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = (),
+    began: Environment | None = None, settings: JudgeSettings | None = None,
+) -> Iterator[EvaluatesAll]:  # fmt: skip
     """The evaluator of the settled backend, its worker and its compiler ended afterwards.
 
     `trusted` sources may run natively on the host besides the shipped seeds. `began` is where the run's first candidate
-    was measured: figures of another compiler or baseline do not belong beside it. Raises EnvironmentFault, of which
-    BaselineUnavailableError is a kind, before anything is measured.
+    was measured: figures of another compiler or baseline do not belong beside it. Without `settings` the judge has the
+    configured ones. Raises EnvironmentFault, of which BaselineUnavailableError is a kind, before anything is measured.
     """
     if settled.backend is BackendKind.recorded:
         yield _recorded(Path(config.backend.table or ""), settled.suite.name)
@@ -74,7 +75,7 @@ def open_evaluator(
             target=_target(settled.gpu, environment, baseline.roof),
             compiler=compiler,
             worker=worker,
-            settings=judge_settings(config, settled.backend),
+            settings=settings or judge_settings(config, settled.backend),
             may_run=_permission(config, settled, trusted),
             compile_threads=_processes(config),
         )

@@ -2,15 +2,18 @@
 
 import json
 import logging
+import math
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from population.archive_copy import COPY_BYTES, migrated_copy
 from population.archive_schema import (
     BIRTHS,
     CANDIDATES,
     EVALUATIONS,
     EVENTS,
+    INDEXED_PATHS,
     MIGRATIONS,
     PROMPTS,
     QUESTIONS,
@@ -42,6 +45,7 @@ Row = TypeVar("Row")
 
 PAGE_ROWS = 256  # an iterator holds no lock and no more than this many rows between two steps
 BUSY_TIMEOUT_S = 60.0
+CLOCK_S = 0.005  # SQLite's clock gives milliseconds, so a row may seem older than the file written just before it
 
 
 class ArchiveReader:
@@ -76,13 +80,21 @@ class ArchiveReader:
 
         A missing or altered kernels/<id>.cu is told in the log. Raises ArchiveError for an id that is not recorded.
         """
-        row = self._one(CANDIDATES, {"id": individual_id})
-        if row is None:
+        individual = self.find_individual(individual_id)
+        if individual is None:
             raise ArchiveError(f"{self._path}: no individual {individual_id}; was the checkpoint made in another run?")
-        individual = self._individual(row)
         if fault := self._kernels.fault(individual.id, individual.source):
             logger.warning("%s", fault)
         return individual
+
+    def find_individual(self, individual_id: str) -> Individual | None:
+        """The same, without a look at the file; None for an id that is not recorded."""
+        row = self._one(CANDIDATES, {"id": individual_id})
+        return None if row is None else self._individual(row)
+
+    def seed_ids(self) -> frozenset[str]:
+        """The ids of the individuals without parents."""
+        return frozenset(row["id"] for row in self._query("SELECT id FROM candidates WHERE birth < 0", {}))
 
     def individuals(self) -> Iterator[Individual]:
         """All individuals with their sources, their fitness empty."""
@@ -93,10 +105,16 @@ class ArchiveReader:
         return self._rows(BIRTHS, _birth)
 
     def kernel_faults(self) -> Iterator[str]:
-        """One message for each kernels/<id>.cu that is missing or altered."""
-        for individual in self.individuals():
-            if fault := self._kernels.fault(individual.id, individual.source):
-                yield fault
+        """One message for each kernels/<id>.cu that is missing or altered.
+
+        A file that was not written since its row was recorded holds what it held then, and is not read.
+        """
+        written = self._kernels.times()
+        for name, recorded_at in self._query("SELECT id, recorded_at FROM candidates ORDER BY position", {}):
+            if written.get(name, math.inf) > recorded_at + CLOCK_S:
+                [(source,)] = self._query("SELECT source FROM candidates WHERE id = :id", {"id": name})
+                if fault := self._kernels.fault(name, source):
+                    yield fault
 
     def evaluation_json(self, individual_id: str, key: str | None = None) -> str | None:
         """The record of an individual's evaluation under `key`, or its latest one; None where there is none."""
@@ -114,6 +132,15 @@ class ArchiveReader:
     def scores(self) -> Iterator[Score]:
         """All evaluations without their records."""
         return self._rows(SCORES, lambda row: Score(**row))
+
+    def geomeans(self, *, before_birth: int) -> list[tuple[str, float | None]]:
+        """Individual and geomean of each evaluation of those born before a number; from an index alone."""
+        rows = self._query(
+            "SELECT individual_id, geomean FROM evaluations INDEXED BY evaluations_by_geomean "
+            "WHERE individual_id NOT IN (SELECT id FROM candidates WHERE birth >= :birth) ORDER BY position",
+            {"birth": before_birth},
+        )
+        return [(row[0], row[1]) for row in rows]
 
     def evaluation_count(self) -> int:
         """How many evaluations are recorded."""
@@ -170,6 +197,34 @@ class ArchiveReader:
         """All events."""
         return self._rows(EVENTS, lambda row: EventRecord(**row))
 
+    def events_of(self, *kinds: str) -> list[EventRecord]:
+        """All events of these kinds."""
+        columns, chosen = ", ".join(EVENTS.columns), "kind IN (SELECT value FROM json_each(:kinds))"
+        rows = self._query(
+            f"SELECT {columns} FROM events WHERE {chosen} ORDER BY position",  # noqa: S608  # our own words
+            {"kinds": json.dumps(kinds)},
+        )
+        return [EventRecord(**row) for row in rows]
+
+    def records_where(self, kind: str, path: str, value: str | int) -> list[str]:
+        """The JSON records of the events of a kind that hold `value` at one of INDEXED_PATHS."""
+        rows = self._query(
+            f"SELECT record FROM events WHERE kind = :kind AND json_extract(record, '$.{_indexed(path)}') = :value "  # noqa: S608
+            "ORDER BY position",
+            {"kind": kind, "value": value},
+        )
+        return [row[0] for row in rows]
+
+    def repeated(self, kind: str, path: str) -> frozenset[int]:
+        """The whole numbers that more than one event of a kind holds at one of INDEXED_PATHS."""
+        value = f"json_extract(record, '$.{_indexed(path)}')"
+        rows = self._query(
+            f"SELECT {value} AS value FROM events WHERE kind = :kind AND {value} IS NOT NULL "  # noqa: S608  # our own words
+            f"GROUP BY {value} HAVING count(*) > 1",
+            {"kind": kind},
+        )
+        return frozenset(int(row["value"]) for row in rows)
+
     def event(self, kind: str, key: str) -> EventRecord | None:
         """The event of a kind under a key; None where none is recorded."""
         row = self._one(EVENTS, {"kind": kind, "key": key})
@@ -218,22 +273,26 @@ class ArchiveReader:
             return self._connection.execute(sql, values).fetchall()
 
 
-def read_archive(run: RunFolder) -> ArchiveReader:
+def read_archive(run: RunFolder, *, copy_bytes: int = COPY_BYTES) -> ArchiveReader:
     """The archive of a run for reading only, without a lock, beside a writer or after one.
 
-    Raises ArchiveError where it is missing, damaged, unfinished or of another version.
+    One of an older version is read as if it had been migrated: a copy in memory is, and the file stays as it was.
+    Raises ArchiveError where it is missing, damaged, unfinished, newer, or older and too large to be copied.
     """
     connection = connect(run, "ro")
     try:
         with explained(run.archive):
             version = version_of(connection, run.archive)
-        if version < len(MIGRATIONS):
-            expected = f"this evo reads {len(MIGRATIONS)}; resume the run once to bring it there"
-            raise ArchiveError(f"{run.archive}: schema version {version}, {expected}")
+        if version == 0:
+            raise ArchiveError(f"{run.archive}: schema version 0, it is empty; resume the run once to begin it")
+        if version == len(MIGRATIONS):
+            return ArchiveReader(connection, run)
+        reader = ArchiveReader(migrated_copy(connection, run.archive, at_most=copy_bytes), run)
     except BaseException:
         connection.close()
         raise
-    return ArchiveReader(connection, run)
+    connection.close()
+    return reader
 
 
 def connect(run: RunFolder, access: str) -> sqlite3.Connection:
@@ -241,6 +300,12 @@ def connect(run: RunFolder, access: str) -> sqlite3.Connection:
     with explained(run.archive):
         address = f"{run.archive.absolute().as_uri()}?mode={access}"
         return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
+
+
+def _indexed(path: str) -> str:
+    if path not in INDEXED_PATHS:
+        raise ValueError(f"events by {path}: no index; expected one of {', '.join(INDEXED_PATHS)}")
+    return path
 
 
 def _birth(row: Mapping[str, Any]) -> Birth:

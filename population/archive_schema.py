@@ -98,7 +98,20 @@ _VERSION_1 = (
 
 _VERSION_2 = ("ALTER TABLE replies ADD COLUMN used_tools INTEGER NOT NULL DEFAULT 0",)
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
+INDEXED_PATHS = ("number", "generation", "child_id", "parent_ids[0]", "parent_ids[1]")
+"""Where in an event's JSON record a value can be looked for without reading all events."""
+
+# With a hundred thousand rows whose texts fill gigabytes, a search may only touch what it asks for.
+_VERSION_3 = (
+    "CREATE INDEX evaluations_by_geomean ON evaluations (geomean, individual_id)",
+    *(
+        f"CREATE INDEX events_by_path_{number} ON events (kind, json_extract(record, '$.{path}')) "
+        f"WHERE json_extract(record, '$.{path}') IS NOT NULL"
+        for number, path in enumerate(INDEXED_PATHS)
+    ),
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
 """Entry n leads from version n to n + 1; version 0 is an empty file. Published entries are never edited."""
 
 

@@ -1,6 +1,7 @@
 """kernels/<id>.cu: the sources of a run as files that people and tools can open. The archive is the truth."""
 
 import logging
+import os
 from pathlib import Path
 
 from population.atomic_file import write_atomically
@@ -28,6 +29,16 @@ class KernelFiles:
             write_atomically(path, source, sync=False)  # what a power loss takes, the archive gives back
         except OSError as error:
             raise ArchiveError(f"{path}: {error}; make room or rights there, then resume the run") from error
+
+    def times(self) -> dict[str, float]:
+        """When each file was last written, in seconds since 1970, by the individual's id."""
+        try:
+            with os.scandir(self._folder) as entries:
+                return {entry.name[:-3]: entry.stat().st_mtime for entry in entries if entry.name.endswith(".cu")}
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ArchiveError(f"{self._folder}: {error}; expected the run's kernels, readable") from error
 
     def fault(self, individual_id: str, source: str) -> str | None:
         """What is wrong with the file of an individual whose source is `source`; None where it holds just that."""

@@ -83,16 +83,24 @@ def create_run_folder(root: Path, name: str) -> RunFolder:
 
     Raises RunFolderError for a name that is no plain folder name, and where `root` cannot be written.
     """
-    if not name.strip() or name.startswith(".") or "/" in name or "\0" in name:
-        raise RunFolderError(f"run name {name!r}: expected a folder's name without '/' or a dot in front: 'first-try'")
+    run = RunFolder(claim_folder(root, name))
     try:
-        root.mkdir(parents=True, exist_ok=True)
-        run = RunFolder(_claim(root, name))
         for folder in run.subfolders:
             folder.mkdir()
     except OSError as error:
         raise RunFolderError(f"no run can be made in {root}: {error}; name another folder for runs") from error
     return run
+
+
+def claim_folder(root: Path, name: str) -> Path:
+    """A new empty folder under `root`, named and refused as `create_run_folder` has it."""
+    if not name.strip() or name.startswith(".") or "/" in name or "\0" in name:
+        raise RunFolderError(f"run name {name!r}: expected a folder's name without '/' or a dot in front: 'first-try'")
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        return _claim(root, name)
+    except OSError as error:
+        raise RunFolderError(f"no run can be made in {root}: {error}; name another folder for runs") from error
 
 
 def open_run_folder(path: Path) -> RunFolder:

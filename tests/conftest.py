@@ -1,6 +1,6 @@
-"""Leaves out the tests that need a GPU, unless they are asked for, and those that need a browser where there is none.
+"""Leaves out the tests that need a GPU, or minutes, unless they are asked for, or a browser where there is none.
 
-Where they are asked for by their marker, a machine without one is an error.
+Where GPU or browser are asked for by their marker, a machine without one is an error.
 """
 
 import importlib.util
@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-GPU, BROWSER = "gpu", "browser"
+GPU, BROWSER, SOAK = "gpu", "browser", "soak"
 BROWSER_PROGRAMS = ("chromium", "chromedriver")
 
 
@@ -20,6 +20,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         leave_out(on_gpu, f"needs an NVIDIA GPU; ask for it with -m {GPU}")
     elif on_gpu:
         require_gpu()
+    if SOAK not in asked_for:
+        leave_out([item for item in items if item.get_closest_marker(SOAK)], f"minutes; ask for it with -m {SOAK}")
     in_browser = [item for item in items if item.get_closest_marker(BROWSER)]
     if in_browser and (lacking := what_browsing_lacks()):
         if BROWSER in asked_for:

@@ -1,20 +1,29 @@
 """`evo evolve`: a search, a sweep of searches, or the rest of one that was interrupted."""
 
+import multiprocessing
 import shutil
+import signal
 import sys
+import threading
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
+from types import FrameType
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
 
 from evo.commands.errors import BAD_ENVIRONMENT, guarded
-from evo.console import open_console
+from evo.config import Config
+from evo.console import open_console, plain_console
 from evo.data import conf_folder
+from evo.gpu_claim import on_claimed_gpu
 from evo.run import run_search
 from evo.run_options import earlier_overrides, join_options, keep_options, merged_overrides, require_files
 from evo.settings import (
@@ -27,14 +36,27 @@ from evo.settings import (
     register_schema,
     to_config,
 )
+from evo.sweep import (
+    DID_NOT_END,
+    EXIT_FILE,
+    Sweep,
+    create_sweep,
+    exit_code,
+    is_sweep,
+    open_sweep,
+    require_launcher,
+    split_words,
+    summary,
+    to_do,
+)
 from fitness.fork_server import start_fork_server
 from fitness.probe import probe_machine
 from fitness.worker import PRELOAD
 from population.archive_reader import read_archive
-from population.atomic_file import parse_json, strict_json, write_atomically
+from population.atomic_file import strict_json, write_atomically
 from population.run_folder import RunFolder, create_run_folder, open_run_folder
 
-EXIT_FILE = "exit.json"  # how a job ended: in a sweep it may have run in another process, or on another machine
+STORY_FILE = "story.txt"  # what a job says where several would say it at once
 
 _SWEEP_FLAGS = ("-m", "--multirun")
 _SHOWING_FLAGS = ("--cfg", "--info", "--help", "-h", "--hydra-help")
@@ -46,8 +68,7 @@ def evolve(arguments: Sequence[str], console: Console) -> int:
     A sweep's is the greatest of its jobs'. Raises ConfigError for a bad command line, before anything is started.
     """
     if any(word.split("=")[0] in _SHOWING_FLAGS for word in arguments):
-        _hand_to_hydra(arguments)
-        return 0
+        return _hand_to_hydra(arguments)
     given = [word for word in arguments if word not in _SWEEP_FLAGS]
     for word in given:
         if word.startswith("-"):
@@ -58,11 +79,14 @@ def evolve(arguments: Sequence[str], console: Console) -> int:
     sweep = bool(swept) or len(given) < len(arguments)
     if not sweep and any(override.is_sweep_override() for override in parse_overrides(overrides)):
         raise ConfigError("several values for one key: to sweep over them, add -m")
+    require_launcher(overrides)
     for variant in each_variant(overrides):
         config = compose_config(variant)
         if config.resume is None:
             require_files(config)
-    return _sweep(overrides, console) if sweep else _single(overrides)
+    if not sweep:
+        return _single(overrides)
+    return _launch(*_sweep_to_launch(overrides), console)
 
 
 def _single(overrides: list[str]) -> int:
@@ -78,7 +102,7 @@ def _single(overrides: list[str]) -> int:
     code = BAD_ENVIRONMENT
     try:
         _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
-        code = _exit_code(folder.path)
+        code = DID_NOT_END if (left := exit_code(folder)) is None else left
     finally:
         if code == BAD_ENVIRONMENT and config.resume is None and not _began(folder):
             shutil.rmtree(folder.path, ignore_errors=True)  # there is nothing to go on with
@@ -102,16 +126,42 @@ def _require_own_word(earlier: Sequence[str], given: Sequence[str]) -> None:
         raise ConfigError(f"resume: the run was begun with {asked[-1]}; to allow or forbid that here, say it again")
 
 
-def _sweep(overrides: list[str], console: Console) -> int:
+def _sweep_to_launch(overrides: list[str]) -> tuple[Sweep, list[RunFolder], list[str]]:
+    """The sweep, a new one or one to go on with; its jobs that are to be done; and Hydra's words for launching them."""
     config = compose_config(next(each_variant(overrides)))
-    if config.resume is not None:
-        raise ConfigError("resume=… goes on with one run; resume the jobs of a sweep one by one")
-    folder = create_run_folder(Path(config.runs), config.name or _name()).path
-    _hand_to_hydra(["-m", *overrides, f"hydra.sweep.dir={_quoted(folder)}"])
-    jobs = sorted((path.parent for path in folder.glob("*/.hydra")), key=lambda path: path.name.zfill(9))
-    for job in jobs:
-        console.print(f"{job}: exit code {_exit_code(job)}", markup=False, highlight=False, soft_wrap=True)
-    return max((_exit_code(job) for job in jobs), default=1)
+    if config.resume is None:
+        sweep = create_sweep(Path(config.runs), config.name or _name(), overrides)
+        return sweep, sweep.jobs(), list(sweep.launch)
+    if any(override.is_sweep_override() for override in parse_overrides(overrides)):
+        raise ConfigError("resume=… goes on with the jobs of one sweep; to sweep over other values, start a new one")
+    sweep = open_sweep(_among_runs(config.resume, Path(config.runs)))
+    of_jobs, launch = split_words(overrides)
+    further = [word for word in of_jobs if word.split("=")[0] not in ("resume", "runs", "name")]
+    for job in sweep.jobs():
+        _require_own_word(earlier_overrides(job), further)
+    rows = sweep.rows()
+    sweep.add_words(further)
+    return sweep, to_do(rows, all_of_them=bool(further)), merged_overrides(sweep.launch, launch)
+
+
+def _launch(sweep: Sweep, jobs: Sequence[RunFolder], launch: Sequence[str], console: Console) -> int:
+    """Have Hydra launch the jobs, each in its folder, whatever becomes of the others; then say what did."""
+    words = [
+        "-m", *launch, f"hydra.sweep.dir={_quoted(sweep.path.resolve())}", "hydra.sweep.subdir=${resume}",
+        "hydra.output_subdir=null", "resume=" + ",".join(_quoted(job.path.resolve()) for job in jobs),
+    ]  # fmt: skip
+    launched = 0
+    try:
+        with _signals_end_a_sweep():
+            launched = _hand_to_hydra(words) if jobs else 0
+    except SystemExit as end:  # Hydra's, once it has told of an error
+        launched = end.code if isinstance(end.code, int) else DID_NOT_END
+    finally:
+        rows = sweep.rows()
+        for line in (f"sweep: {sweep.path}", *summary(rows)):
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
+    codes = [DID_NOT_END if row.exit_code is None else row.exit_code for row in rows]
+    return max([launched, *codes])
 
 
 def _quoted(path: Path) -> str:
@@ -119,39 +169,82 @@ def _quoted(path: Path) -> str:
     return "'" + str(path).replace("\\'", "\\\\'").replace("'", "\\'") + "'"
 
 
-def _hand_to_hydra(arguments: Sequence[str]) -> None:
-    """Let Hydra run `job` once, or many times; it reads the process's arguments."""
+def _hand_to_hydra(arguments: Sequence[str]) -> int:
+    """Let Hydra run `job` once, or many times; it reads the process's arguments. 0, or 128 + the ending signal."""
     register_schema()
     start = hydra.main(config_path=str(conf_folder()), config_name="config", version_base=HYDRA_VERSION)(job)
     before, sys.argv = sys.argv, ["evo evolve", *arguments]
     try:
         start()
-    except _Interruption:
-        pass  # the job's exit code tells of it
+    except _Interruption as interruption:
+        return interruption.code
     finally:
         sys.argv = before
+    return 0
 
 
 class _Interruption(BaseException):
     """Passes through Hydra, which would go on with a sweep's next job."""
 
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@contextmanager
+def _signals_end_a_sweep() -> Iterator[None]:
+    """Within it, preemption is heard between two jobs, and while jobs run in other processes."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        raise _Interruption(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():  # where Python sets no signal handlers
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
 
 def job(composed: DictConfig) -> None:
-    """One run, in the folder that Hydra gives it. Its exit code goes into a file there; a signal ends a sweep."""
-    folder = RunFolder(Path(HydraConfig.get().runtime.output_dir))
-    code = guarded(lambda: _run(composed, folder), open_console(stderr=True))
+    """One run, in the folder that Hydra gives it. Its exit code goes into a file there; a signal ends a sweep.
+
+    Where jobs run in processes of their own, a job's signal is its own, and its story goes to a file.
+    """
+    context = HydraConfig.get()
+    folder = RunFolder(Path(context.runtime.output_dir))
+    swept = context.mode is RunMode.MULTIRUN
+    apart = swept and context.runtime.choices["hydra/launcher"] != "basic"
+    if apart:  # joblib leaves a way of starting processes that our own children do not know
+        multiprocessing.set_start_method("forkserver", force=True)
+    with plain_console(folder.path / STORY_FILE) if apart else nullcontext(open_console()) as console:
+        code = guarded(
+            lambda: _run(_config_of(folder) if swept else to_config(composed), folder, console),
+            open_console(stderr=True),
+        )
     write_atomically(folder.path / EXIT_FILE, strict_json({"exit_code": code}) + "\n")
-    if code > BAD_ENVIRONMENT:
-        raise _Interruption
+    if code > BAD_ENVIRONMENT and not apart:
+        raise _Interruption(code)
 
 
-def _run(composed: DictConfig, folder: RunFolder) -> int:
-    config = to_config(composed)
+def _config_of(folder: RunFolder) -> Config:
+    """What the words in a job's folder make; Hydra's own were those that launched it."""
+    options = join_options(earlier_overrides(folder))
+    keep_options(folder, options)
+    return replace(options.config, resume=str(folder.path))
+
+
+def _run(config: Config, folder: RunFolder, console: Console) -> int:
     if config.resume is None and folder.archive.exists():
         raise ConfigError(f"{folder.path} holds a run already; go on with it by resume={folder.path}")
     (folder.path / EXIT_FILE).unlink(missing_ok=True)  # until this part of the run has ended
     start_fork_server(PRELOAD)
-    return run_search(config, probe_machine(), folder, open_console()).exit_code
+    machine = probe_machine()
+    with on_claimed_gpu(config, machine) as placed:
+        return run_search(placed, machine, folder, console).exit_code
 
 
 def _name() -> str:
@@ -159,14 +252,13 @@ def _name() -> str:
 
 
 def _run_to_resume(name: str, runs: Path) -> RunFolder:
-    """The run of that path, or of that name among the runs. Raises RunFolderError."""
+    """The run of that path, or of that name among the runs. Raises RunFolderError, and ConfigError for a sweep."""
+    path = _among_runs(name, runs)
+    if is_sweep(path):
+        raise ConfigError(f"{path}: this is a sweep; to go on with it, add -m")
+    return open_run_folder(path)
+
+
+def _among_runs(name: str, runs: Path) -> Path:
     path = Path(name)
-    return open_run_folder(path if path.exists() or not (runs / name).exists() else runs / name)
-
-
-def _exit_code(folder: Path) -> int:
-    """How the job in a folder ended; 1 where it did not come to its end."""
-    try:
-        return int(parse_json((folder / EXIT_FILE).read_text(encoding="utf-8"))["exit_code"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 1
+    return path if path.exists() or not (runs / name).exists() else runs / name

@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
+from evo.attempt_events import recorded_attempts
 from evo.audits import judged_evaluations
 from evo.compare.funnel import Funnel, funnel_of
 from evo.history import Attempt, History, Outcome
-from evo.keeping import recorded_attempts
 from evo.run_options import locate_run
 from evo.run_settings import SETTINGS_EVENT
 from evo.settings import ConfigError

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 
+from evo.attempt_events import recorded_attempts
 from evo.compare.funnel import Funnel, funnel_of
 from evo.compare.runs import history_of
 from evo.compare.statistics import MeanGain, holm, least_sign_p, mean_gain, sign_test
 from evo.history import Attempt, History, Outcome
-from evo.keeping import recorded_attempts
 from evo.run_settings import recorded_settings
 from evo.settings import ConfigError
 from population.archive_reader import read_archive

@@ -31,6 +31,8 @@ class Report:
 
     def judged(self, evaluation: Evaluation, history: History, tracker: Tracker) -> None:
         """One more evaluation, which the history and the tracker know of already."""
+        if isinstance(self.logger, Silent):
+            return
         if tracker.evaluations > self.told:
             self.logger.log(figures_of(evaluation, history, tracker), tracker.evaluations)
 
@@ -45,9 +47,9 @@ def figures_of(evaluation: Evaluation, history: History, tracker: Tracker) -> di
         figures["geomean/best"] = tracker.best_geomean
     if evaluation.geomean is not None:
         figures["geomean/candidate"] = evaluation.geomean
-    for each in history.evaluations():
-        if each.status is not Status.PASSED:
-            key = f"failures/{each.status}"
+    for status in history.statuses():
+        if status != Status.PASSED:
+            key = f"failures/{status}"
             figures[key] = figures.get(key, 0) + 1
     for layer in history.judged_layers():
         key = f"questions/{layer}"

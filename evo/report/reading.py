@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
+from evo.attempt_events import recorded_attempts
 from evo.history import Attempt, Outcome
-from evo.keeping import recorded_attempts
 from evo.noise import noise
 from evo.question_records import question_rows
 from evo.report.account import Account, Change, Detail, Measured, Milestone, Step

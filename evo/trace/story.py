@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from evo.added_questions import EVENT as QUESTION_ADDED
-from evo.keeping import ATTEMPT_EVENT
+from evo.attempt_events import ATTEMPT_EVENT
 from evo.mailbox_search import GIVEN_UP_EVENT
 from evo.mutation import ATTEMPTS
 from evo.reply_records import TOOL_CALL_EVENT, spent_on_request

@@ -15,8 +15,8 @@ from small_search import MACHINE, SEED, judge_knobs
 
 from evo.answerers.answerer import Request
 from evo.answerers.offline import OfflineAnswerer
+from evo.attempt_events import recorded_attempts
 from evo.cli import run
-from evo.keeping import recorded_attempts
 from evo.measuring import find_work, measure, settle_here
 from evo.run import run_search
 from evo.settings import compose_config

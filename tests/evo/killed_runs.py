@@ -1,10 +1,11 @@
 """Runs a small search again and again, each time killed by SIGKILL at another moment. A program of its own.
 
-usage: killed_runs.py ROOT EVENLY
+usage: killed_runs.py ROOT NUMBER [RNG_SEED]
 
 Under ROOT it leaves `whole`, a run that nothing disturbed, and `killed-N` for each N-th moment at which a run was
-killed: as many as EVENLY, spread over the run, and one of each kind of moment. It prints a JSON object with the kinds,
-by N. Each killed run is a fork of this process, which imports everything once.
+killed: NUMBER of them, spread evenly over the run, or with an RNG_SEED, which is the run's too, drawn at random; and
+one of each kind of moment. It prints a JSON object with the kinds, by N. Each killed run is a fork of this process,
+which imports everything once.
 """
 
 import json
@@ -14,11 +15,13 @@ import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from small_search import KnobJudge, assemble, small_config
 
+from evo.config import Config
 from fitness.evaluation import Evaluation
 from population.archive import Archive, create_archive
 from population.run_folder import RunFolder, create_run_folder
@@ -110,37 +113,49 @@ class MortalFolder(RunFolder):
         return mortal_path(super().checkpoints, death)
 
 
-def run_mortal(folder: RunFolder, death: Death) -> None:
+def mortal_config(rng_seed: int) -> Config:
+    return replace(small_config(generations=3, lambda_=3), rng_seed=rng_seed)
+
+
+def run_mortal(folder: RunFolder, death: Death, rng_seed: int) -> None:
     random.seed("whatever the process did before")
     with create_archive(folder) as archive:
         mortal: Any = MortalArchive(archive, death)
-        assemble(small_config(generations=3, lambda_=3), MortalFolder(folder, death), mortal, MortalJudge(death)).run()
+        assemble(mortal_config(rng_seed), MortalFolder(folder, death), mortal, MortalJudge(death)).run()
 
 
-def chosen_moments(moments: Sequence[str], evenly: int) -> list[int]:
-    """Moments spread over the run, and of each kind the one in the middle."""
-    spread = [round(step * (len(moments) - 1) / (evenly - 1)) for step in range(evenly)]
+def evenly(moments: Sequence[str], number: int) -> list[int]:
+    """Moments spread over the run."""
+    return [round(step * (len(moments) - 1) / (number - 1)) for step in range(number)]
+
+
+def with_each_kind(moments: Sequence[str], spread: Sequence[int]) -> list[int]:
+    """These moments, and of each kind the one in the middle."""
     by_kind = [[at for at, moment in enumerate(moments) if moment == kind] for kind in dict.fromkeys(moments)]
     return sorted({*spread, *(of_kind[len(of_kind) // 2] for of_kind in by_kind)})
 
 
-def killed_at(moment: int, root: Path) -> bool:
+def killed_at(moment: int, root: Path, rng_seed: int) -> bool:
     """Whether a run that was to die at a moment did."""
     child = os.fork()
     if child == 0:
-        run_mortal(create_run_folder(root, f"killed-{moment}"), Death(at=moment))
+        run_mortal(create_run_folder(root, f"killed-{moment}"), Death(at=moment), rng_seed)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-def main(root: Path, evenly: int) -> None:
-    life = Death()
-    run_mortal(create_run_folder(root, "whole"), life)
-    moments = chosen_moments(life.moments, evenly)
-    killed = {moment: life.moments[moment] for moment in moments if killed_at(moment, root)}
+def main(root: Path, number: int, rng_seed: int | None) -> None:
+    life, of_run = Death(), rng_seed or 0
+    run_mortal(create_run_folder(root, "whole"), life, of_run)
+    if rng_seed is None:
+        spread = evenly(life.moments, number)
+    else:
+        spread = random.Random(rng_seed).sample(range(len(life.moments)), min(number, len(life.moments)))
+    moments = with_each_kind(life.moments, spread)
+    killed = {moment: life.moments[moment] for moment in moments if killed_at(moment, root, of_run)}
     json.dump(killed, sys.stdout)
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)

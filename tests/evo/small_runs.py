@@ -7,8 +7,8 @@ from typing import Any
 
 from small_records import attempt, failed, individual, passed
 
+from evo.attempt_events import ATTEMPT_EVENT
 from evo.history import Outcome
-from evo.keeping import ATTEMPT_EVENT
 from evo.run_settings import SETTINGS_EVENT
 from fitness.evaluation import Evaluation, Status
 from population.archive import create_archive

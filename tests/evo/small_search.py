@@ -16,6 +16,7 @@ from small_records import failed, passed
 
 from evo.answerers.answerer import Answerer
 from evo.asking import Phrasing
+from evo.attempt_events import recorded_attempts
 from evo.choices import Settled, settle
 from evo.config import (
     BackendConfig,
@@ -31,7 +32,7 @@ from evo.config import (
 from evo.console import RunConsole
 from evo.history import History
 from evo.judging import EvaluatesAll
-from evo.keeping import Keeper, newest_checkpoint, recorded_attempts
+from evo.keeping import Keeper, newest_checkpoint
 from evo.loop import State, evolve
 from evo.prompt import load_template
 from evo.result import build_result

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from small_search import run_part, small_config
 
+from evo.attempt_events import recorded_attempts
 from evo.config import Config, SingleShotConfig, StyleKind
-from evo.keeping import recorded_attempts
 from population.archive_reader import read_archive
 from population.run_folder import RunFolder, create_run_folder
 from questions.bank import load_bank, shipped_bank_path

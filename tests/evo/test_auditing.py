@@ -50,7 +50,7 @@ class Scene:
         self.seed = self.judged("seed", 1.0)
 
     def judged(self, name: str, geomean: float, *parents: Individual) -> Individual:
-        birth = len(self.history.judged_ids()) if parents else -1
+        birth = len(self.history.geomeans()) if parents else -1
         one = known(self.history, individual(name, birth, *parents))
         self.archive.record_individual(one)
         found = self.auditing.judged(one, passed(one.source, {"x": geomean}))

@@ -77,7 +77,8 @@ def test_help_is_no_fault(shell: Shell, word: str) -> None:
         (["evolve", "resume=a.file"], "this is a file; expected the folder of a run"),
         (["evolve", "resume=a.folder"], "this folder is no run: it holds no archive.sqlite"),
         (["evolve", "-m", "rng_seed=1,x"], "evo: rng_seed: Value 'x'"),
-        (["evolve", "-m", "resume=a.folder", "rng_seed=1,2"], "evo: resume=… goes on with one run"),
+        (["evolve", "-m", "resume=a.folder", "rng_seed=1,2"], "evo: resume=… goes on with the jobs of one sweep"),
+        (["evolve", "-m", "resume=a.folder"], "evo: resume=a.folder: no sweep is there"),
         (["verify"], "evo: verify: no kernel named; expected evo verify KERNEL.cu"),
         (["verify", "nowhere.cu"], "evo: verify: nowhere.cu cannot be read"),
         (["verify", "a.folder"], "evo: verify: a.folder cannot be read"),
@@ -143,9 +144,12 @@ def test_a_sweep_goes_on_after_a_job_that_fails_and_a_job_can_be_resumed(tmp_pat
     sweep = tmp_path / "runs" / "sweep's"
     assert exit_codes(sweep) == {"0": 2, "1": 0}
     assert swept.returncode == 2
-    assert [line for line in swept.stdout.splitlines() if "exit code" in line] == [
-        "runs/sweep's/0: exit code 2",
-        "runs/sweep's/1: exit code 0",
+    best = json.loads((sweep / "1" / "result.json").read_text())["best"]["geomean"]
+    assert swept.stdout.splitlines()[-4:] == [
+        "sweep: runs/sweep's",
+        "job  state     exit  best    overrides",
+        "0    failed    2     –       answerer=replay",
+        f"1    finished  0     {best:.4f}  answerer=offline",
     ]
     said = "nowhere: no such run; expected the folder of a run, such as runs/first-try"
     assert swept.stderr.splitlines() == [f"evo: {said}"]
@@ -214,8 +218,29 @@ def test_a_signal_ends_a_sweep_with_the_job_that_it_strikes(tmp_path: Path, smal
         thread.join()
     assert (process.returncode, errors) == (128 + signal.SIGTERM, "")
     assert exit_codes(tmp_path / "runs" / "sweep's") == {"0": 128 + signal.SIGTERM}
-    assert "runs/sweep's/0: exit code 143" in out
+    assert out.splitlines()[-3:] == [
+        "job  state        exit  best    overrides",
+        "0    interrupted  143   0.6481  rng_seed=0",
+        "1    not started  –     –       rng_seed=1",
+    ]
     result = json.loads((tmp_path / "runs" / "sweep's" / "0" / "result.json").read_text())
     assert (result["stop_reason"], result["evaluations"]) == ("interrupted by SIGTERM", 1)
     with read_archive(RunFolder(tmp_path / "runs" / "sweep's" / "0")) as archive:
         assert [reply.text for reply in archive.replies()] == ["I see."]
+
+
+def test_a_search_leaves_the_device_to_its_children(tmp_path: Path, small_run: list[str]) -> None:
+    """A process that has touched CUDA cannot be forked, and a context of its own would stand beside the worker's."""
+    program = f"""
+import json, sys
+from rich.console import Console
+from evo.cli import run
+quiet = Console(quiet=True)
+code = run(["evolve", *{small_run!r}], quiet, quiet)
+torch = sys.modules.get("torch")
+touched = [name for name in ("cupy", "flash_attn_interface") if name in sys.modules]
+print(json.dumps([code, touched, torch is not None and torch.cuda.is_initialized()]))
+"""
+    command = [sys.executable, "-c", program]
+    said = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=True)
+    assert json.loads(said.stdout.splitlines()[-1]) == [0, [], False]

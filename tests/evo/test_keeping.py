@@ -9,8 +9,9 @@ from deap import tools
 from small_records import attempt, failed, individual, passed
 from small_search import small_bank
 
+from evo.attempt_events import recorded_attempts
 from evo.history import History, Outcome
-from evo.keeping import Keeper, newest_checkpoint, recorded_attempts
+from evo.keeping import Keeper, newest_checkpoint
 from evo.loop import State
 from fitness.evaluation import Evaluation, Status
 from population.archive import Archive, create_archive

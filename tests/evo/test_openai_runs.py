@@ -15,8 +15,8 @@ from loopback_server import Canned, LoopbackServer, Received
 from small_search import SEED, write_table
 from strange_replies import REPLIES
 
+from evo.attempt_events import recorded_attempts
 from evo.history import Attempt, Outcome
-from evo.keeping import recorded_attempts
 from evo.prompt import estimate_tokens
 from population.archive_reader import read_archive
 from population.run_folder import RunFolder

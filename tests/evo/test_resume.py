@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from killed_runs import mortal_config
 from small_search import KnobJudge, assemble, run_part, small_config, snapshot
 
 from evo.answerers.answerer import AnswererError, Reply, Request
@@ -36,19 +37,37 @@ def whole(tmp_path: Path) -> RunFolder:
     return made
 
 
-def test_runs_killed_anywhere_end_as_the_whole_one_does(tmp_path: Path) -> None:
+def require_the_same_end(root: Path, number: int, rng_seed: int | None = None) -> dict[str, str]:
+    """The moments, by their numbers, at which runs were killed that all ended as the whole one did."""
+    words = [str(root), str(number), *([] if rng_seed is None else [str(rng_seed)])]
     program = Path(__file__).parent / "killed_runs.py"
-    said = subprocess.run([sys.executable, str(program), str(tmp_path), "24"], capture_output=True, check=True)
+    said = subprocess.run([sys.executable, str(program), *words], capture_output=True, check=True)
     killed: dict[str, str] = json.loads(said.stdout)
-    assert len(killed) >= 30
-    assert {"in a transaction, before its end", "a checkpoint's path, .json"} <= {*killed.values()}
-    whole = snapshot(RunFolder(tmp_path / "whole"))
+    whole = snapshot(RunFolder(root / "whole"))
     assert whole["checkpoint"]["generation"] == 3
-    config = small_config(generations=3, lambda_=3)
+    config = mortal_config(rng_seed or 0)
     for moment, kind in killed.items():
-        folder = RunFolder(tmp_path / f"killed-{moment}")
+        folder = RunFolder(root / f"killed-{moment}")
         assert run_part(config, folder).reason == "generation budget reached: 3 of 3"
         assert differences(whole, snapshot(folder)) == [], f"killed at moment {moment}, {kind}"
+    return killed
+
+
+KINDS = {"in a transaction, before its end", "a checkpoint's path, .json", "after an evaluation"}
+
+
+def test_runs_killed_anywhere_end_as_the_whole_one_does(tmp_path: Path) -> None:
+    killed = require_the_same_end(tmp_path, 24)
+    assert len(killed) >= 30
+    assert {*killed.values()} >= KINDS
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("rng_seed", range(1, 6))
+def test_runs_killed_at_a_hundred_random_moments_end_as_the_whole_one_does(tmp_path: Path, rng_seed: int) -> None:
+    killed = require_the_same_end(tmp_path, 100, rng_seed)
+    assert len(killed) >= 100
+    assert {*killed.values()} >= KINDS
 
 
 def test_the_whole_run_had_something_to_lose(whole: RunFolder) -> None:

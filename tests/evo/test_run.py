@@ -2,6 +2,7 @@
 
 import io
 import json
+import os
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -184,6 +185,7 @@ def test_a_kernels_file_that_was_altered_is_told_of_on_resume(table: Path, folde
     go(recorded(table, generations=1), folder)
     first, second, *_ = sorted(folder.kernels.iterdir())
     first.write_text("altered", encoding="utf-8")
+    os.utime(first, (written := first.stat().st_mtime + 1, written))  # as a person would, later
     second.unlink()
     console = Signalling()
     go(recorded(table, generations=1), folder, console)

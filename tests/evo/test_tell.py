@@ -13,8 +13,8 @@ from by_files import OPTIONS, ByFiles, Said, by_files, copied, evo, evolved, jud
 from rich.console import Console
 from small_search import MACHINE, SEED
 
+from evo.attempt_events import recorded_attempts
 from evo.history import Outcome
-from evo.keeping import recorded_attempts
 from evo.measured import write_measured
 from evo.pending import pending_sources
 from evo.run import run_search

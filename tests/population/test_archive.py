@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import logging
+import os
 import threading
 
 import pytest
@@ -335,11 +336,18 @@ def test_kernels_are_files_too(archive, run):
     assert list(archive.kernel_faults()) == []
 
 
+def alter(path, content):
+    """As a person would, a second after it was written."""
+    written = path.stat().st_mtime
+    path.write_bytes(content)
+    os.utime(path, (written + 1, written + 1))
+
+
 def test_a_missing_and_an_altered_kernel_file_are_noticed_and_the_archive_counts(archive, run, caplog):
     record_all(archive)
     seed, child = run.kernels / f"{SEED.id}.cu", run.kernels / f"{CHILD.id}.cu"
     seed.unlink()
-    child.write_bytes(b"int child;\r\n")
+    alter(child, b"int child;\r\n")
     assert list(archive.kernel_faults()) == [
         f"{seed} is missing; the archive still holds the source",
         f"{child} was altered since it was recorded; the archive's source counts",
@@ -350,6 +358,17 @@ def test_a_missing_and_an_altered_kernel_file_are_noticed_and_the_archive_counts
     assert [message.split(" ")[0] for message in caplog.messages] == [str(seed), str(child)]
     record_all(archive)
     assert list(archive.kernel_faults()) == []
+
+
+def test_a_file_that_was_not_written_since_is_not_read_again(archive, run):
+    """A hundred thousand of them would take minutes at every resume."""
+    record_all(archive)
+    child = run.kernels / f"{CHILD.id}.cu"
+    written = child.stat()
+    child.write_bytes(b"int child;\r\n")
+    os.utime(child, ns=(written.st_atime_ns, written.st_mtime_ns))
+    assert list(archive.kernel_faults()) == []
+    assert archive.individual(CHILD.id) == CHILD
 
 
 def test_an_event_is_found_by_its_key(archive):

@@ -1,5 +1,6 @@
 """The archive's file: lock, journal, versions, damage, a full disk, and a writer that is killed."""
 
+import json
 import shutil
 import signal
 import socket
@@ -189,14 +190,62 @@ def test_version_2_adds_to_a_reply_whether_tools_were_used(run):
         "estimated, text) VALUES (0, 0, 'm', 'stop', 1, 2, 0.5, 0, 'from before')"
     )
     connection.close()
-    with pytest.raises(ArchiveError, match=r"schema version 1, this evo reads 2; resume the run once"):
-        read_archive(run)
+    before = run.archive.read_bytes()
+    with read_archive(run) as reader:  # as if it were migrated
+        assert [(reply.text, reply.used_tools) for reply in reader.replies()] == [("from before", False)]
+    assert run.archive.read_bytes() == before
     with open_archive(run) as archive:
         earlier = archive.reply(0, 0)
         archive.record_reply(replace(earlier, number=1, used_tools=True))
         assert [(reply.text, reply.used_tools) for reply in archive.replies()] == [
             ("from before", False), ("from before", True),
         ]  # fmt: skip
+
+
+def test_version_3_finds_attempts_that_were_recorded_before_it(run):
+    connection = sqlite3.connect(run.archive, isolation_level=None)
+    migrate(connection, run.archive, MIGRATIONS[:2])
+    attempt = {"number": 7, "generation": 2, "child_id": "kc", "parent_ids": ["ka", "kb"]}
+    for record in (attempt, attempt | {"child_id": None, "parent_ids": ["kb"]}):
+        connection.execute("INSERT INTO events (kind, key, record) VALUES ('attempt', NULL, ?)", [json.dumps(record)])
+    connection.close()
+    with open_archive(run) as archive:
+        found = [archive.records_where("attempt", path, value) for path, value in (
+            ("number", 7), ("generation", 2), ("child_id", "kc"), ("parent_ids[0]", "kb"), ("parent_ids[1]", "kb"),
+        )]  # fmt: skip
+        assert [len(events) for events in found] == [2, 2, 1, 1, 1]
+        assert json.loads(found[2][0]) == attempt
+        assert archive.records_where("other", "number", 7) == []
+        assert archive.repeated("attempt", "number") == {7}
+        assert archive.repeated("attempt", "child_id") == frozenset()
+        with pytest.raises(ValueError, match="no index; expected one of number, generation"):
+            archive.records_where("attempt", "layer", "memory")
+
+
+def test_what_a_search_asks_of_a_large_archive_is_answered_from_indices(run):
+    plans = []
+    with create_archive(run) as archive:
+        archive._connection.set_trace_callback(plans.append)
+        archive.records_where("attempt", "parent_ids[0]", "ka")
+        archive.geomeans(before_birth=3)
+        archive.best_geomeans()
+        archive._connection.set_trace_callback(None)
+        details = [
+            [row["detail"] for row in archive._connection.execute(f"EXPLAIN QUERY PLAN {sql}").fetchall()]
+            for sql in plans
+        ]
+    by_parent, geomeans, best = details
+    assert any("USING INDEX events_by_path_3" in line for line in by_parent)
+    assert any("USING COVERING INDEX evaluations_by_geomean" in line for line in geomeans)
+    assert any("USING COVERING INDEX evaluations_by_geomean" in line for line in best)
+
+
+def test_an_older_archive_too_large_for_a_copy_says_what_to_do(run):
+    connection = sqlite3.connect(run.archive, isolation_level=None)
+    migrate(connection, run.archive, MIGRATIONS[:1])
+    connection.close()
+    with pytest.raises(ArchiveError, match=r"schema version 1, this evo reads 3; resume the run once"):
+        read_archive(run, copy_bytes=4096)
 
 
 def test_version_0_is_an_empty_file_and_migrates_to_the_present_one(tmp_path):

@@ -28,11 +28,11 @@ from small_search import (
 from strange_replies import REPLIES
 
 from evo.added_questions import add_question
+from evo.attempt_events import recorded_attempts
 from evo.audits import recorded_audits
 from evo.config import AnswererConfig, AnswererKind, Config, SelectionKind
 from evo.console import RunConsole
 from evo.history import Outcome
-from evo.keeping import recorded_attempts
 from evo.prompt import load_template
 from evo.result import read_result, write_result
 from evo.run import run_search

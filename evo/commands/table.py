@@ -1,0 +1,35 @@
+"""`evo table`: what runs have measured, as a table that `backend=recorded` answers from."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from evo.compare.runs import find_runs
+from evo.exported_table import gather_evaluations
+from evo.settings import ConfigError
+from fitness.backends.recorded import export_table
+
+_USAGE = "expected evo table RUN… --out FILE.jsonl, .jsonl.gz or .jsonl.xz"
+
+
+def table(arguments: Sequence[str], console: Console) -> int:
+    """Exit code 0. Raises ConfigError for a bad command line and for runs that were measured apart, and RunFault."""
+    words = list(arguments)
+    if words.count("--out") != 1 or words[-1] == "--out":
+        raise ConfigError(f"table: no file named; {_USAGE}")
+    place = words.index("--out")
+    out = Path(words[place + 1])
+    names = words[:place] + words[place + 2 :]
+    if not names or any(name.startswith("-") for name in names):
+        raise ConfigError(f"table: {' '.join(names) or 'no run named'}; {_USAGE}")
+    if not out.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
+        raise ConfigError(f"table: --out {out}; {_USAGE}")
+    evaluations = gather_evaluations(find_runs(names))
+    export_table(evaluations, out)
+    kernels = len({evaluation.source_sha256 for evaluation in evaluations})
+    said = f"{out}: {len(evaluations)} evaluations of {kernels} kernels on {evaluations[0].suite}; to search in it: "
+    words_to_use = f"evo evolve backend=recorded backend.table={out} suite={evaluations[0].suite}"
+    console.print(Text(said + words_to_use), soft_wrap=True)
+    return 0

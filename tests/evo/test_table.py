@@ -1,0 +1,118 @@
+"""What runs measured becomes a table from which the same search runs again, without anything measured anew."""
+
+import contextlib
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from small_search import judge_knobs, run_part, small_config, snapshot
+
+from evo.commands.table import table
+from evo.exported_table import gather_evaluations
+from evo.settings import ConfigError
+from fitness.backends.recorded import RecordedEvaluator, load_table
+from fitness.evaluation import Evaluation
+from population.archive import open_archive
+from population.atomic_file import strict_json
+from population.individual import Individual
+from population.records import EvaluationRecord
+from population.run_folder import RunFolder, create_run_folder
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunFolder:
+    made = create_run_folder(tmp_path / "runs", "first")
+    run_part(small_config(generations=2), made)
+    return made
+
+
+def said_of(folder: Path, *words: str) -> str:
+    out = io.StringIO()
+    with contextlib.chdir(folder):
+        assert table(words, Console(file=out, width=500)) == 0
+    return out.getvalue()
+
+
+def add(run: RunFolder, evaluation: Evaluation, source: str) -> None:
+    with open_archive(run) as archive:
+        archive.record_individual(Individual.from_source(source, birth=-9, generation=0, operator="seed"))
+        name = Individual.from_source(source, birth=-9, generation=0, operator="seed").id
+        record = strict_json(evaluation.to_json())
+        archive.record_evaluation(
+            EvaluationRecord(
+                individual_id=name,
+                key=evaluation.key,
+                status=str(evaluation.status),
+                geomean=evaluation.geomean,
+                record=record,
+            )
+        )
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.jsonl.xz"])
+def test_a_search_in_the_table_of_a_run_is_that_run_again(tmp_path: Path, run: RunFolder, name: str) -> None:
+    measured = snapshot(run)["evaluations"]
+    said = said_of(tmp_path, "first", "--out", name)
+    assert f"{name}: {len(measured)} evaluations of {len(measured)} kernels on tiny" in said
+    served = RecordedEvaluator(load_table(tmp_path / name))
+    again = create_run_folder(tmp_path / "runs", "again")
+    run_part(small_config(generations=2), again, served)
+    assert snapshot(again) == snapshot(run)
+
+
+def test_an_evaluation_that_two_runs_share_is_there_once(tmp_path: Path, run: RunFolder) -> None:
+    other = create_run_folder(tmp_path / "runs", "other")
+    run_part(small_config(generations=1), other)
+    alone = gather_evaluations({"first": run})
+    assert gather_evaluations({"first": run, "other": other}) == alone
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"suite": "huge"}, "suite 'tiny' and 'huge'"),
+        ({"device": "another"}, "device 'test device' and 'another'"),
+        ({"baseline": "fa9"}, "baseline 'sdpa' and 'fa9'"),
+    ],
+)
+def test_runs_that_were_measured_apart_are_refused(
+    tmp_path: Path, run: RunFolder, change: dict[str, str], said: str
+) -> None:
+    source = "// another kernel"
+    evaluation = judge_knobs((Path(__file__).parent / "data" / "knobs.cu").read_text(encoding="utf-8"))
+    where = {key: value for key, value in change.items() if key != "suite"}
+    elsewhere = replace(
+        evaluation, suite=change.get("suite", evaluation.suite), environment=replace(evaluation.environment, **where)
+    )
+    other = create_run_folder(tmp_path / "runs", "other")
+    run_part(small_config(generations=0), other)
+    add(other, elsewhere, source)
+    with pytest.raises(ConfigError) as error:
+        gather_evaluations({"first": run, "other": other})
+    assert str(error.value) == f"first and other were measured apart: {said}; make a table of each"
+
+
+def test_a_suite_that_changed_under_its_name_is_refused(tmp_path: Path, run: RunFolder) -> None:
+    evaluation = judge_knobs((Path(__file__).parent / "data" / "knobs.cu").read_text(encoding="utf-8"))
+    add(run, replace(evaluation, timings=evaluation.timings[:1]), "// another kernel")
+    with pytest.raises(ConfigError, match="the suite tiny had other scenarios in some of these runs"):
+        gather_evaluations({"first": run})
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["first"], "no file named"),
+        (["first", "--out"], "no file named"),
+        (["--out", "t.jsonl"], "no run named"),
+        (["first", "--fast", "--out", "t.jsonl"], "first --fast"),
+        (["first", "--out", "t.csv"], "--out t.csv"),
+        (["nowhere", "--out", "t.jsonl"], "nowhere: no such run"),
+    ],
+)
+def test_a_bad_command_line_gets_one_line(tmp_path: Path, run: RunFolder, words: list[str], said: str) -> None:
+    with contextlib.chdir(tmp_path), pytest.raises(Exception, match=said):
+        table(words, Console(file=io.StringIO()))
+    assert not list(tmp_path.glob("t.*"))
