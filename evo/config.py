@@ -89,6 +89,20 @@ class DistributionKind(Enum):
     small = "small"
 
 
+class PoolKind(Enum):
+    """Whose GPUs measure."""
+
+    local = "local"
+    ray = "ray"
+
+
+class EvolutionKind(Enum):
+    """When judged candidates compete."""
+
+    generational = "generational"
+    steady = "steady"
+
+
 class ApiKind(Enum):
     """Which protocol of an OpenAI-compatible server is spoken."""
 
@@ -101,7 +115,7 @@ class BackendConfig:
     """conf/backend"""
 
     kind: BackendKind = BackendKind.auto
-    device: int = 0
+    device: int | None = None
     claim: bool = False
     threads: int = 1
     run_model_code: bool = False
@@ -190,12 +204,24 @@ class StyleConfig:
 class EvolutionConfig:
     """conf/evolution"""
 
+    kind: EvolutionKind = EvolutionKind.generational
     mu: int = 6
     lambda_: int = 6
     elites: int = 1
     crossover_probability: float = 0.15
     hall_of_fame: int = 10
     keep_checkpoints: int = 3
+
+
+@dataclass
+class PoolConfig:
+    """conf/pool"""
+
+    kind: PoolKind = PoolKind.local
+    devices: list[int] | None = None
+    address: str | None = None
+    workers: int | None = None
+    start_s: float = 120.0
 
 
 @dataclass
@@ -262,6 +288,7 @@ class Config:
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
     suite: SuiteConfig = field(default_factory=SuiteConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
     answerer: AnswererConfig = field(default_factory=AnswererConfig)
     style: StyleConfig = field(default_factory=StyleConfig)
     questions: QuestionsConfig = field(default_factory=QuestionsConfig)

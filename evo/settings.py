@@ -39,6 +39,8 @@ _LEAST: Mapping[str, float] = MappingProxyType(
         "stop.barren_generations": 1,
         "backend.device": 0,
         "backend.threads": 1,
+        "pool.workers": 1,
+        "pool.start_s": 1,
         "backend.compile_processes": 0,
         "backend.compile_timeout_s": 1,
         "judge.repeats": 1,
@@ -176,6 +178,12 @@ def _check_choices(config: Config) -> None:
     for key, applies, value in needed:
         if applies and not value:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    devices = config.pool.devices
+    if devices is not None and (config.backend.device is not None or config.backend.claim):
+        other = "backend.claim" if config.backend.claim else "backend.device"
+        raise ConfigError(f"{other} and pool.devices: both say which GPUs; leave one of them out")
+    if devices is not None and (not devices or len(set(devices)) < len(devices) or min(devices) < 0):
+        raise ConfigError(f"pool.devices={devices}: expected one index or more from 0 on, each once")
     if answerer.tools and answerer.kind is not AnswererKind.openai:
         raise ConfigError(f"answerer.tools=true: {answerer.kind.value} calls none; expected answerer=openai")
 

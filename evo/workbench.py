@@ -12,6 +12,7 @@ from evo.config import BackendKind, Config
 from evo.data import cache_folder, include_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
+from evo.pools import open_workers, pooled
 from evo.seeds import shipped_sources
 from evo.tools.bench import Bench
 from evo.tools.disassemble import Disassemble, disassembler
@@ -20,7 +21,6 @@ from evo.tools.measure import Measure
 from evo.tools.nsight import find_ncu
 from evo.tools.occupancy import Occupancy
 from evo.tools.profile import Profile
-from fitness import worker as workers
 from fitness.backends.host_compiler import HostCompiler
 from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.build_cache import BuildCache
@@ -31,12 +31,11 @@ from fitness.faults import EnvironmentFault
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import same_but_for_knobs
+from fitness.pool import PooledEvaluator
 from fitness.probe import Gpu, Machine
-from fitness.process_limits import ProcessLimits
 from fitness.roof import Roof
 
 _GIB = 2**30
-_HOST_MEMORY = 8 * _GIB  # of address space beyond torch's own: the reference of a small suite, and the candidate
 _COMPILER_MEMORY = 4 * _GIB
 _CACHE_BYTES = 2 * _GIB
 _HOST_SM_COUNT = 1  # a processor has no multiprocessors; launch expressions may name them all the same
@@ -49,7 +48,7 @@ def open_evaluator(
     config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = (),
     began: Environment | None = None, settings: JudgeSettings | None = None,
 ) -> Iterator[EvaluatesAll]:  # fmt: skip
-    """The evaluator of the settled backend, its worker and its compiler ended afterwards.
+    """The evaluator of the settled backend, its workers and its compiler ended afterwards.
 
     `trusted` sources may run natively on the host besides the shipped seeds. `began` is where the run's first candidate
     was measured: figures of another compiler or baseline do not belong beside it. Without `settings` the judge has the
@@ -58,8 +57,8 @@ def open_evaluator(
     if settled.backend is BackendKind.recorded:
         yield _recorded(Path(config.backend.table or ""), settled.suite.name)
         return
-    with _open_worker(config, settled) as worker, closing(_compiler(config, settled)) as compiler:
-        baseline = worker.baseline(settled.suite)
+    with open_workers(config, settled, machine) as workers, closing(_compiler(config, settled)) as compiler:
+        baseline = workers[0].baseline(settled.suite)
         environment = Environment(
             backend=settled.backend.value,
             device=settled.device,
@@ -70,21 +69,24 @@ def open_evaluator(
         )
         if began is not None and (differing := differences(began, environment)):
             raise EnvironmentFault(f"resume: the run began elsewhere: {', '.join(differing)}; start a new run")
-        yield Evaluator(
+        evaluator = Evaluator(
             suite=settled.suite,
             target=_target(settled.gpu, environment, baseline.roof),
             compiler=compiler,
-            worker=worker,
+            worker=workers[0],
             settings=settings or judge_settings(config, settled.backend),
             may_run=_permission(config, settled, trusted),
             compile_threads=_processes(config),
         )
+        with pooled(config, evaluator, workers, baseline, compile_threads=_processes(config)) as judge:
+            yield judge
 
 
 def build_bench(config: Config, settled: Settled, evaluator: EvaluatesAll) -> Bench:
     """The tools that the model may call on drafts, which `evaluator` judges as it does candidates."""
     gpu = settled.gpu
-    judge = DraftJudge(evaluator=evaluator, compiler=evaluator if isinstance(evaluator, Evaluator) else None)
+    compiler = evaluator if isinstance(evaluator, Evaluator | PooledEvaluator) else None
+    judge = DraftJudge(evaluator=evaluator, compiler=compiler)
     tools = (
         Measure(judge),
         Profile(judge, ncu=find_ncu(), device_index=gpu.index if gpu else None),
@@ -115,19 +117,6 @@ def judge_settings(config: Config, backend: BackendKind) -> JudgeSettings:
         precision=base.precision if judge.precision is None else judge.precision,
         warmups=base.warmups if judge.warmups is None else judge.warmups,
         call_timeout_s=judge.call_timeout_s,
-    )
-
-
-def _open_worker(config: Config, settled: Settled) -> workers.Worker:
-    on_gpu = settled.backend is BackendKind.cuda
-    return workers.open_worker(
-        workers.WorkerSettings(
-            backend=workers.BackendKind.CUDA if on_gpu else workers.BackendKind.HOST,
-            baseline=settled.baseline.value,
-            threads=config.backend.threads,
-            device_index=config.backend.device,
-            limits=ProcessLimits() if on_gpu else ProcessLimits(memory_bytes=_HOST_MEMORY),
-        )
     )
 
 

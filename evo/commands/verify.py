@@ -13,6 +13,7 @@ from evo.auditors import build_auditor
 from evo.audits import verdict
 from evo.choices import settle
 from evo.console import evaluation_table, head_grid
+from evo.pools import on_one_device
 from evo.scenario_summary import scenario_summary
 from evo.seeds import kernel_path
 from evo.settings import ConfigError, compose_config
@@ -41,6 +42,7 @@ def verify(arguments: Sequence[str], console: Console) -> int:
     start_fork_server(PRELOAD)
     machine = probe_machine()
     settled = settle(config, machine)
+    config = on_one_device(config, settled)
     if not as_json:
         console.print(head_grid(settled.choices[:3], [("kernel", str(path))]))
     audit = None
