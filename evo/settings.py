@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from evo.config import AnswererKind, BackendKind, Config, SelectionKind
+from evo.config import AnswererKind, BackendKind, Config, EvolutionKind, SelectionKind
 from evo.data import conf_folder
 
 HYDRA_VERSION = "1.3"  # the version of Hydra whose defaults we rely on
@@ -178,6 +178,8 @@ def _check_choices(config: Config) -> None:
     for key, applies, value in needed:
         if applies and not value:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    if config.evolution.kind is EvolutionKind.steady:
+        _check_steady(config)
     devices = config.pool.devices
     if devices is not None and (config.backend.device is not None or config.backend.claim):
         other = "backend.claim" if config.backend.claim else "backend.device"
@@ -186,6 +188,17 @@ def _check_choices(config: Config) -> None:
         raise ConfigError(f"pool.devices={devices}: expected one index or more from 0 on, each once")
     if answerer.tools and answerer.kind is not AnswererKind.openai:
         raise ConfigError(f"answerer.tools=true: {answerer.kind.value} calls none; expected answerer=openai")
+
+
+def _check_steady(config: Config) -> None:
+    """A steady search has no generations that files could be exchanged for, and no moment when nothing is timed."""
+    refused = {
+        "answerer=mailbox": config.answerer.kind is AnswererKind.mailbox,
+        "answerer.tools=true": config.answerer.tools,
+        "single_shot.questions": config.single_shot.questions is not None,
+    }
+    for words in (word for word, given in refused.items() if given):
+        raise ConfigError(f"evolution=steady: {words} needs generations; use evolution=generational")
 
 
 def _check_single_shot(config: Config) -> None:

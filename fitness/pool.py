@@ -2,7 +2,7 @@
 
 import copy
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
@@ -97,7 +97,7 @@ class PooledEvaluator:
             raise faults[0]
         return [done[index] for index in range(len(sources))]
 
-    def drop(self, outcomes: "Sequence[Future[Evaluation]] | dict[Future[Evaluation], int]") -> None:
+    def drop(self, outcomes: "Iterable[Future[Evaluation]]") -> None:
         """Let go of what was submitted, and of everything else that the workers do."""
         for outcome in outcomes:
             outcome.cancel()
