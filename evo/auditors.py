@@ -15,7 +15,8 @@ from fitness.audit_record import AuditCheck
 from fitness.evaluation import Evaluation
 from fitness.evaluator import Evaluator, Measurer
 from fitness.pool import PooledEvaluator
-from fitness.sanitizer import find_sanitizer
+from fitness.sanitizer import Sanitizer, find_sanitizer
+from fitness.worker import Worker
 from population.archive import Archive
 
 FULL_SUITE = "full182"  # what a run's best is held to besides
@@ -80,7 +81,7 @@ def _auditor(config: Config, settled: Settled, evaluator: Evaluator) -> Audits |
         evaluator,
         worker,
         on_gpu=on_gpu,
-        sanitizer=find_sanitizer(),
+        sanitizer=find_sanitizer() if isinstance(worker, Worker) else Sanitizer(None, {}),  # it runs on this machine
         device_index=worker.device_index,
         full=_full_suite(config, settled) if on_gpu else None,
     )

@@ -1,36 +1,70 @@
 """Who measures: the workers of the pool that is configured, and the evaluator over them."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 from evo.choices import Settled
-from evo.config import BackendKind, Config, EvolutionKind
+from evo.config import BackendKind, Config, EvolutionKind, PoolKind
 from evo.judging import EvaluatesAll
 from fitness.evaluator import Evaluator
 from fitness.faults import EnvironmentFault
 from fitness.pool import MeasuringWorker, PooledEvaluator
 from fitness.probe import Gpu, Machine
 from fitness.process_limits import ProcessLimits
+from fitness.ray_worker import Place, RayWorker, in_cluster, place_of
 from fitness.scenario import Suite
 from fitness.worker import BackendKind as WorkerBackend
-from fitness.worker import BaselineFacts, Worker, WorkerSettings, open_worker
+from fitness.worker import BaselineFacts, WorkerSettings, open_worker
 from fitness.worker_pool import WorkerPool
 
 _HOST_MEMORY = 8 << 30  # of address space beyond torch's own: the reference of a small suite, and the candidate
 
 
 @contextmanager
-def open_workers(config: Config, settled: Settled, machine: Machine) -> Iterator[Sequence[Worker]]:
-    """The workers, the first on the settled device, ended afterwards; none starts before it is asked for something.
+def open_workers(config: Config, settled: Settled, machine: Machine) -> Iterator[Sequence[MeasuringWorker]]:
+    """The workers, ended afterwards; of a local pool none starts before it is asked for something.
 
-    Raises EnvironmentFault where the GPUs are not of one model.
+    Raises EnvironmentFault where the devices are not of one model.
     """
     with ExitStack() as stack:
+        if config.pool.kind is PoolKind.ray:
+            yield stack.enter_context(_ray_workers(config, settled))
+            return
         yield [
             stack.enter_context(open_worker(settings))
             for settings in worker_settings(config, settled, pool_gpus(config, settled, machine))
         ]
+
+
+@contextmanager
+def _ray_workers(config: Config, settled: Settled) -> Iterator[Sequence[RayWorker]]:
+    """Those that Ray has a place for, all on the settled device or on others of its model."""
+    [settings] = worker_settings(config, settled, [settled.gpu] if settled.gpu else [])
+    with in_cluster(config.pool.address or "auto") as resources, ExitStack() as stack:
+        count = config.pool.workers or (int(resources.get("GPU", 0)) if settled.gpu else 1)
+        if count == 0:
+            raise EnvironmentFault("pool=ray: the cluster has no GPU; add a node with one, or use backend=host")
+        workers = [stack.enter_context(closing(RayWorker(settings, start_s=config.pool.start_s))) for _ in range(count)]
+        yield _of_one_model(workers, place_of(settled.device, settled.gpu))
+
+
+def _of_one_model(workers: Sequence[RayWorker], here: Place) -> list[RayWorker]:
+    """The workers, those that could be placed first; the pool tries the others again, and does without them."""
+    with ThreadPoolExecutor(len(workers)) as threads:
+        placing = {worker: threads.submit(worker.place) for worker in workers}
+    placed = [worker for worker, found in placing.items() if found.exception() is None]
+    if not placed:
+        placing[workers[0]].result()
+    others = {found.result() for worker, found in placing.items() if worker in placed} - {here}
+    if others:
+        listed = ", ".join(sorted(place.device for place in others))
+        raise EnvironmentFault(
+            f"the devices of the Ray cluster are not all of the model here ({here.device}) but also {listed}, whose "
+            "figures are no comparison; give Ray the nodes of one model, and start the search on one of them"
+        )
+    return [*placed, *(worker for worker in workers if worker not in placed)]
 
 
 @contextmanager
@@ -92,10 +126,8 @@ def worker_settings(config: Config, settled: Settled, gpus: Sequence[Gpu]) -> li
 
 def on_one_device(config: Config, settled: Settled) -> Config:
     """The configuration with the settled GPU alone, for whoever measures one kernel."""
-    if settled.gpu is None:
-        return config
     return replace(
         config,
-        backend=replace(config.backend, device=settled.gpu.index),
-        pool=replace(config.pool, devices=None),
+        backend=replace(config.backend, device=settled.gpu.index if settled.gpu else None),
+        pool=replace(config.pool, kind=PoolKind.local, devices=None),
     )

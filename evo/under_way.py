@@ -275,9 +275,7 @@ def register_steady(toolbox: base.Toolbox, under_way: UnderWay) -> None:
 def wanted(config: Config, evaluator: EvaluatesAll) -> Wanted:
     """What keeps the answerer and every worker busy."""
     workers = evaluator.workers.size if isinstance(evaluator, PooledEvaluator) else 1
-    return Wanted(
-        answers=config.answerer.concurrency, candidates=_AHEAD * workers, evaluations=config.stop.evaluations
-    )
+    return Wanted(answers=config.answerer.concurrency, candidates=_AHEAD * workers, evaluations=config.stop.evaluations)
 
 
 def submitting(evaluator: EvaluatesAll) -> Submits:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from evo.choices import Settled
-from evo.config import BackendKind, Config
+from evo.config import BackendKind, Config, PoolKind
 from evo.data import cache_folder, include_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
@@ -71,7 +71,7 @@ def open_evaluator(
             raise EnvironmentFault(f"resume: the run began elsewhere: {', '.join(differing)}; start a new run")
         evaluator = Evaluator(
             suite=settled.suite,
-            target=_target(settled.gpu, environment, baseline.roof),
+            target=_target(config, settled.gpu, environment, baseline.roof),
             compiler=compiler,
             worker=workers[0],
             settings=settings or judge_settings(config, settled.backend),
@@ -145,11 +145,15 @@ def _processes(config: Config) -> int:
     return config.backend.compile_processes or os.cpu_count() or 1
 
 
-def _target(gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
+def _target(config: Config, gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
     if gpu is None:
         names = frozenset({"portable"})
         return Target(
-            names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True, roof=roof
+            names=names,
+            sm_count=_HOST_SM_COUNT,
+            environment=environment,
+            compiling_disturbs=config.pool.kind is PoolKind.local,  # the workers of Ray are on nodes of their own
+            roof=roof,
         )
     return Target(
         names=gpu.targets, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof

@@ -115,6 +115,9 @@ class WorkerPool(Generic[W]):
         with self._changed:
             self._closed = True
             self._changed.notify_all()
+        for worker in self._workers:
+            worker.abort()  # one that is being started, too
+        with self._changed:
             self._changed.wait_for(lambda: not self._present, timeout=_ABORT_S)
         for worker in self._workers:
             worker.close()
@@ -155,41 +158,50 @@ class WorkerPool(Generic[W]):
 
     def _take(self, place: int, worker: W, turn: _Turn[W]) -> EnvironmentFault | None:
         """Do the work of a turn; why the worker has to leave, or None."""
-        trouble = None
         try:
             outcome = turn.work(worker)
         except BaselineUnavailableError as error:  # it will not come by itself, here or elsewhere
+            self._free(place)
             _fail(turn, error)
         except EnvironmentFault as fault:
-            if turn.dropped:
-                _fail(turn, TurnDropped("dropped while it was under way"))
-            else:
-                trouble = self._trouble(worker)
-                self._settle(turn, fault, came_back=trouble is None)
+            return self._after_death(place, worker, turn, fault)
         except BaseException as error:  # noqa: BLE001  # the thread's edge: whoever waits for the turn must hear of it
+            self._free(place)
             _fail(turn, error)
         else:
+            self._free(place)
             turn.future.set_result(outcome)
+        return None
+
+    def _after_death(self, place: int, worker: W, turn: _Turn[W], fault: EnvironmentFault) -> EnvironmentFault | None:
+        """Give a turn out again whose worker failed, or say what is to blame; why the worker has to leave, or None."""
+        self._free(place)
+        if turn.dropped:
+            _fail(turn, TurnDropped("dropped while it was under way"))
+            return None
+        turn.faults.append(fault)
+        again = len(turn.faults) < _DEATHS
+        if again:  # before the worker comes back, for that may take long
+            self._put(turn)
+        trouble = self._trouble(worker)
+        logger.warning("worker %d failed, and %s: %s", place, "leaves" if trouble else "works again", fault)
+        turn.a_worker_came_back |= trouble is None
+        if not again:
+            both = TwoWorkersLost("; ".join(dict.fromkeys(map(str, turn.faults))))
+            # Two devices that stay broken say more of the machine than of the candidate.
+            _fail(turn, both if turn.a_worker_came_back else fault)
+        return trouble
+
+    def _free(self, place: int) -> None:
+        """A worker is done with its turn."""
         with self._changed:
             del self._under_way[place]
             self._changed.notify_all()
-        return trouble
 
-    def _settle(self, turn: _Turn[W], fault: EnvironmentFault, *, came_back: bool) -> None:
-        """Give a turn out again whose worker failed, or say that it is over."""
-        logger.warning("a worker failed, and %s: %s", "works again" if came_back else "leaves the pool", fault)
-        turn.faults.append(fault)
-        turn.a_worker_came_back |= came_back
-        if turn.dropped:
-            _fail(turn, TurnDropped("dropped while its worker came back"))
-        elif len(turn.faults) < _DEATHS:
-            with self._changed:
-                heapq.heappush(self._waiting, turn)
-                self._changed.notify_all()
-        elif turn.a_worker_came_back:
-            _fail(turn, TwoWorkersLost("; ".join(dict.fromkeys(map(str, turn.faults)))))
-        else:  # two devices that stay broken say more of the machine than of the candidate
-            _fail(turn, fault)
+    def _put(self, turn: _Turn[W]) -> None:
+        with self._changed:
+            heapq.heappush(self._waiting, turn)
+            self._changed.notify_all()
 
     def _trouble(self, worker: W) -> EnvironmentFault | None:
         """Why a worker cannot be used; None where it can."""

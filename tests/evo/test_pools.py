@@ -78,7 +78,7 @@ def test_one_kernel_is_measured_on_one_device_whatever_else_is_there() -> None:
         (["pool.devices=[]"], "expected one index or more"),
         (["pool.devices=[0,0]"], "each once"),
         (["pool.devices=[-1]"], "from 0 on"),
-        (["pool=slurm"], "there is local"),
+        (["pool=slurm"], "there is local, ray"),
     ],
 )
 def test_bad_words_are_refused(words: list[str], message: str) -> None:

@@ -218,3 +218,22 @@ def test_a_closed_pool_has_ended_its_workers_and_takes_nothing_more(hands):
 def test_a_pool_needs_a_worker():
     with pytest.raises(ValueError, match="no workers"):
         WorkerPool([], ready)
+
+
+def test_a_turn_does_not_wait_for_its_dead_worker_to_come_back(hands):
+    taken_again, tries = threading.Event(), []
+
+    def slow_to_return(hand):
+        if hand.starts and hand.dead:
+            assert taken_again.wait(PATIENCE_S), "the turn waits for the worker that it lost"
+        ready(hand)
+
+    def dies_first(hand):
+        tries.append(hand)
+        if len(tries) == 1:
+            breaks(hand)
+        taken_again.set()
+        return hand
+
+    with WorkerPool(hands, slow_to_return) as pool:
+        assert result(pool.submit(dies_first)) is not tries[0]
