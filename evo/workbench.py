@@ -31,7 +31,7 @@ from fitness.faults import EnvironmentFault
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import same_but_for_knobs
-from fitness.pool import PooledEvaluator
+from fitness.pool import MeasuringWorker, PooledEvaluator
 from fitness.probe import Gpu, Machine
 from fitness.roof import Roof
 
@@ -47,17 +47,20 @@ _GPU_JUDGE = JudgeSettings(warmups=1, repeats=15, least_repeats=5, precision=0.0
 def open_evaluator(
     config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = (),
     began: Environment | None = None, settings: JudgeSettings | None = None,
+    watched: Callable[[MeasuringWorker], MeasuringWorker] = lambda worker: worker,
 ) -> Iterator[EvaluatesAll]:  # fmt: skip
     """The evaluator of the settled backend, its workers and its compiler ended afterwards.
 
     `trusted` sources may run natively on the host besides the shipped seeds. `began` is where the run's first candidate
     was measured: figures of another compiler or baseline do not belong beside it. Without `settings` the judge has the
-    configured ones. Raises EnvironmentFault, of which BaselineUnavailableError is a kind, before anything is measured.
+    configured ones. `watched(worker)` stands in for each worker. Raises EnvironmentFault, of which
+    BaselineUnavailableError is a kind, before anything is measured.
     """
     if settled.backend is BackendKind.recorded:
         yield _recorded(Path(config.backend.table or ""), settled.suite.name)
         return
-    with open_workers(config, settled, machine) as workers, closing(_compiler(config, settled)) as compiler:
+    with open_workers(config, settled, machine) as opened, closing(_compiler(config, settled)) as compiler:
+        workers = [watched(worker) for worker in opened]
         baseline = workers[0].baseline(settled.suite)
         environment = Environment(
             backend=settled.backend.value,

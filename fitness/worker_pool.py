@@ -170,7 +170,10 @@ class WorkerPool(Generic[W]):
             _fail(turn, error)
         else:
             self._free(place)
-            turn.future.set_result(outcome)
+            if turn.dropped:  # its worker was told to stop, and what came of it may be just that
+                _fail(turn, TurnDropped("dropped while it was under way"))
+            else:
+                turn.future.set_result(outcome)
         return None
 
     def _after_death(self, place: int, worker: W, turn: _Turn[W], fault: EnvironmentFault) -> EnvironmentFault | None:
