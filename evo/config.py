@@ -8,6 +8,8 @@ from enum import Enum
 
 from omegaconf import MISSING
 
+from evo.pool_config import PoolConfig
+
 
 class BackendKind(Enum):
     """Where candidates run."""
@@ -87,13 +89,6 @@ class DistributionKind(Enum):
     dominant = "dominant"
     shifted = "shifted"
     small = "small"
-
-
-class PoolKind(Enum):
-    """Whose GPUs measure."""
-
-    local = "local"
-    ray = "ray"
 
 
 class EvolutionKind(Enum):
@@ -211,17 +206,6 @@ class EvolutionConfig:
     crossover_probability: float = 0.15
     hall_of_fame: int = 10
     keep_checkpoints: int = 3
-
-
-@dataclass
-class PoolConfig:
-    """conf/pool"""
-
-    kind: PoolKind = PoolKind.local
-    devices: list[int] | None = None
-    address: str | None = None
-    workers: int | None = None
-    start_s: float = 120.0
 
 
 @dataclass

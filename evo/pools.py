@@ -6,8 +6,9 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 
 from evo.choices import Settled
-from evo.config import BackendKind, Config, EvolutionKind, PoolKind
+from evo.config import BackendKind, Config, EvolutionKind
 from evo.judging import EvaluatesAll
+from evo.pool_config import PoolKind
 from fitness.evaluator import Evaluator
 from fitness.faults import EnvironmentFault
 from fitness.pool import MeasuringWorker, PooledEvaluator

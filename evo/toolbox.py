@@ -130,10 +130,7 @@ def build_toolbox(
     config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole,
     answerer: Answerer | None = None, report: Report = NO_REPORT,
 ) -> base.Toolbox:  # fmt: skip
-    """The loop's steps, registered under the names that it calls them by. Raises ConfigError or AnswererError.
-
-    Without an `answerer` the configured one is built.
-    """
+    """The loop's steps by name; without an `answerer` the configured one. Raises ConfigError or AnswererError."""
     auditing = build_auditing(config, settled, evaluator, memory.archive, memory.history, console.note)
     judging = Judging(
         evaluator=evaluator,
@@ -164,14 +161,11 @@ def build_toolbox(
         config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console
     )
     toolbox = base.Toolbox()
-    toolbox.register("stop", steps.stop)
-    toolbox.register("sow", steps.sow)
+    for step in ("stop", "sow", "next_birth", "select_survivors", "record"):
+        toolbox.register(step, getattr(steps, step))
     toolbox.register("select_parents", (shot or steps).select_parents)
     toolbox.register("vary", mutation.vary)
     toolbox.register("evaluate", judging.evaluate)
-    toolbox.register("next_birth", steps.next_birth)
-    toolbox.register("select_survivors", steps.select_survivors)
-    toolbox.register("record", steps.record)
     toolbox.register("checkpoint", keeper.save)
     if config.evolution.kind is EvolutionKind.steady:
         under_way = UnderWay(

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from evo.choices import Settled
-from evo.config import BackendKind, Config, PoolKind
+from evo.config import BackendKind, Config
 from evo.data import cache_folder, include_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
+from evo.pool_config import PoolKind
 from evo.pools import open_workers, pooled
 from evo.seeds import shipped_sources
 from evo.tools.bench import Bench

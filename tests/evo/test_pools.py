@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from evo.choices import settle
-from evo.config import BackendConfig, BackendKind, Config, PoolConfig
+from evo.config import BackendConfig, BackendKind, Config
+from evo.pool_config import PoolConfig
 from evo.pools import like, on_one_device, pool_gpus, worker_settings
 from evo.settings import ConfigError, compose_config
 from evo.suites import load_suite
