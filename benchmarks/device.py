@@ -47,8 +47,9 @@ class Judge:
             backend="cuda", device=self.gpu.name, driver=self.machine.driver, compiler=self.compiler.version,
             baseline=baseline.name, baseline_version=baseline.version,
         )  # fmt: skip
-        names = frozenset({"portable", "sm_80", self.gpu.arch})
-        target = Target(names=names, sm_count=self.gpu.sm_count, environment=environment, compiling_disturbs=False)
+        target = Target(
+            names=self.gpu.targets, sm_count=self.gpu.sm_count, environment=environment, compiling_disturbs=False
+        )
         return Evaluator(
             suite=suite, target=target, compiler=self.compiler, worker=self.worker, settings=self.settings,
             may_run=lambda _source: True,

@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.device import Judge, open_judge
+from benchmarks.record import command_line
 from evo.data import seed_folder
 from evo.suites import load_suite
 from fitness.backends.backend import Backend, Bound, Tensors
@@ -97,7 +98,7 @@ def main() -> None:
         machine = judge_parts.machine
     circumstances = {
         "device": machine.gpus[0].name, "driver": machine.driver,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"), "command": " ".join(["python3", *sys.argv]),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"), "command": command_line(sys.argv),
         "suite": suite.name, "first_seed": first, "seeds": seed - first, "seconds": round(seconds, 1),
     }  # fmt: skip
     _append(arguments.out, circumstances, tallies, versions)

@@ -25,7 +25,7 @@ from fitness.planner import plan_suite
 from fitness.probe import look_around
 
 LOOP_S = 0.0080  # docs/results/loop-overhead.json: 8.04 s for 1000 mutations, the archive's writes among them
-GPU_S = 5.2  # docs/results/h200-offline-search.json: 3.3 s of checks and 1.9 s of timing on core26, medians of 36
+GPU_S = 5.2  # docs/results/h200-offline-search.json: checks and timing on core26, the medians of its first 38
 ANSWER_S = 60.0  # an assumption: a reply of some thousand tokens
 CORES_A_GPU = 16  # of the machines that the GPU figures are from
 GPUS = (1, 8, 64, 256, 512, 1000, 2000)

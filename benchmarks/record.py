@@ -23,13 +23,21 @@ def write_record(path: Path, machine: Machine, figures: Mapping[str, object], ve
         "device": machine.gpus[0].name if machine.gpus else machine.processor,
         "driver": machine.driver,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["python3", *sys.argv]),
+        "command": command_line(sys.argv),
         "versions": {"python": sys.version.split()[0], **machine.packages, **versions},
         **figures,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, strict_json(record, sort_keys=False, indent=1) + "\n")
     print(f"written: {path}")
+
+
+def command_line(arguments: Sequence[str]) -> str:
+    """The command as it is given in the repository's root: wherever that lies, the record must not say."""
+    root = Path(__file__).resolve().parents[1]
+    program = Path(arguments[0]).resolve()
+    shown = program.relative_to(root) if program.is_relative_to(root) else program.name
+    return " ".join(["PYTHONPATH=. python3", str(shown), *arguments[1:]])
 
 
 def print_table(head: Sequence[str], rows: Sequence[Sequence[object]]) -> None:

@@ -27,7 +27,6 @@ from fitness.score import score_suite
 from fitness.timing import Pair, make_pair, time_pair
 from fitness.watch import Watch
 
-TRIALS = 5
 CLOSE = 0.003  # of the median: what two measurements of the same thing may differ by
 
 
@@ -37,9 +36,10 @@ class BaselineAsCandidate:
     Poisoning also fills lse, which the judge asks for and a baseline does not give.
     """
 
-    def __init__(self, backend: Backend, baseline: Baseline) -> None:
+    def __init__(self, backend: Backend, baseline: Baseline, settings: JudgeSettings) -> None:
         self._backend = backend
-        self._baseline = baseline
+        self._fastest = FastestSetting(baseline, backend)
+        self._watch = _nobody_watches(settings)
         self.device = backend.device
         self.capture = backend.capture
         self.flush_cache = backend.flush_cache
@@ -48,16 +48,8 @@ class BaselineAsCandidate:
     def bind(self, plan: ScenarioPlan, binary: Path) -> "BoundBaseline":
         """The baseline on tensors like those that a candidate gets; the binary plays no part."""
         tensors = self._backend.bind(plan, binary).tensors
-        calls = self._baseline.calls(tensors, plan.scenario).values()
-        replay = min(map(self._backend.capture, calls), key=self._trial_ms)
+        replay = self._fastest.call(tensors, plan.scenario, self._watch).replay
         return BoundBaseline(replace(tensors, o=replay.output), replay, plan.scenario)
-
-    def _trial_ms(self, replay: BaselineReplay) -> float:
-        times = []
-        for _ in range(TRIALS):
-            self._backend.flush_cache()
-            times.append(replay.time_ms())
-        return statistics.median(times)
 
 
 class BoundBaseline:
@@ -106,7 +98,7 @@ def main() -> None:
         from fitness.backends.cuda import CudaBackend  # CuPy, which only GPU machines have
 
         backend, baseline = CudaBackend(device_index=0), Fa3Baseline()
-        sides: dict[str, Backend] = {"fa3 against itself": BaselineAsCandidate(backend, baseline)}
+        sides: dict[str, Backend] = {"fa3 against itself": BaselineAsCandidate(backend, baseline, judge.settings)}
         if not arguments.only_baseline:
             sides["mma against fa3"] = backend
         end = time.monotonic() + arguments.seconds
@@ -128,8 +120,12 @@ def _pair(
     plan: ScenarioPlan, binaries: dict[Build, Path], backend: Backend, baseline: FastestSetting, settings: JudgeSettings
 ) -> Pair:
     """Both sides of a scenario, bound and captured once for all rounds."""
-    watch = Watch(lambda _step, _deadline_s: None, settings)
-    return make_pair(plan.scenario, backend.bind(plan, binaries[plan.build]), backend, baseline, watch)
+    bound = backend.bind(plan, binaries[plan.build])
+    return make_pair(plan.scenario, bound, backend, baseline, _nobody_watches(settings))
+
+
+def _nobody_watches(settings: JudgeSettings) -> Watch:
+    return Watch(lambda _step, _deadline_s: None, settings)
 
 
 def _spread(one_round: Callable[[random.Random], dict[str, float]], rounds: int, seconds: float) -> dict[str, object]:

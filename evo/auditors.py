@@ -25,12 +25,10 @@ FULL_SUITE = "full182"  # what a run's best is held to besides
 def build_auditing(
     config: Config, settled: Settled, evaluator: EvaluatesAll, archive: Archive, history: History,
     note: Callable[[str], None],
-) -> Auditing | None:  # fmt: skip
-    """The auditing of a search's wins; None where it is switched off."""
-    if config.audit is False:
-        return None
+) -> Auditing:  # fmt: skip
+    """The auditing of a search's wins. Where it is switched off, audits that the archive holds still count."""
     return Auditing(
-        auditor=build_auditor(config, settled, evaluator),
+        auditor=None if config.audit is False else build_auditor(config, settled, evaluator),
         archive=archive,
         history=history,
         scenarios=settled.suite.scenarios,

@@ -1,6 +1,6 @@
 """The audits that an archive holds, and its evaluations in their light: what an audit refused counts as wrong."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from fitness.audit_record import Audit, refused
@@ -28,25 +28,36 @@ def recorded_audit(archive: ArchiveReader, kind: str, individual_id: str) -> Aud
     return None if event is None else Audit.from_json(parse_json(event.record))
 
 
+def judged_evaluation(archive: ArchiveReader, individual_id: str, audits: Mapping[str, Audit]) -> Evaluation | None:
+    """An individual's latest evaluation; None where there is none."""
+    recorded = archive.evaluation_json(individual_id)
+    return None if recorded is None else _judged(recorded, audits.get(individual_id))
+
+
 def judged_evaluations(archive: ArchiveReader) -> Iterator[tuple[str, Evaluation]]:
     """Every evaluation with its individual's id, in the order in which they were made."""
     audits = recorded_audits(archive)
     for record in archive.evaluations():
-        evaluation, audit = Evaluation.from_json(parse_json(record.record)), audits.get(record.individual_id)
-        failed = audit is not None and audit.failed and evaluation.geomean is not None
-        yield record.individual_id, refused(evaluation, audit) if failed and audit else evaluation
+        yield record.individual_id, _judged(record.record, audits.get(record.individual_id))
 
 
-def judged_scores(archive: ArchiveReader) -> Iterator[Score]:
-    """Every evaluation without its record, in the same order; the same holds of what an audit refused."""
-    failed = {name: audit for name, audit in recorded_audits(archive).items() if audit.failed}
+def judged_scores(archive: ArchiveReader, audits: Mapping[str, Audit] | None = None) -> Iterator[Score]:
+    """Every evaluation without its record, in the same order; `audits` are those of the archive where left out."""
+    known = recorded_audits(archive) if audits is None else audits
+    failed = {name: audit for name, audit in known.items() if audit.failed}
     for score in archive.scores():
         recorded = archive.evaluation_json(score.individual_id, score.key) if score.individual_id in failed else None
         if recorded is None or score.geomean is None:
             yield score
         else:
-            left = refused(Evaluation.from_json(parse_json(recorded)), failed[score.individual_id])
+            left = _judged(recorded, failed[score.individual_id])
             yield replace(score, status=str(left.status), geomean=left.geomean)
+
+
+def _judged(recorded: str, audit: Audit | None) -> Evaluation:
+    evaluation = Evaluation.from_json(parse_json(recorded))
+    failed = audit is not None and audit.failed and evaluation.geomean is not None
+    return refused(evaluation, audit) if failed and audit else evaluation
 
 
 def verdict(audit: Audit | None) -> str:

@@ -1,6 +1,8 @@
 """The one console script: finds the command that was named, and runs it."""
 
 import importlib
+import importlib.metadata
+import io
 import logging
 import os
 import sys
@@ -27,6 +29,7 @@ usage: evo COMMAND [arguments]
   trace export|replay                 a run as one file, export RUN [--out FILE]; the same search from it, replay FILE
   doctor                              what this machine has, and what to install for what it lacks
 
+`evo COMMAND --help` shows a command's line, `evo --version` the version.
 `evo evolve --cfg job` shows every option with its value; the files in conf/ explain them.
 Exit code 2: the environment or the command line is at fault, and the last line says how.
 """
@@ -36,6 +39,7 @@ COMMANDS = (
     "doctor",
 )  # fmt: skip
 BAD_COMMAND_LINE = 2
+_HELP = frozenset({"-h", "--help"})
 INTERRUPTED = 130  # 128 + SIGINT
 
 
@@ -44,6 +48,9 @@ def main() -> None:
     try:
         from evo.console import open_console  # imports take seconds, in which Ctrl-C and a closed pipe count too
 
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")  # a path may hold what the terminal has no letter for
         sys.exit(run(sys.argv[1:], open_console(), open_console(stderr=True)))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
@@ -55,16 +62,34 @@ def main() -> None:
 def run(arguments: Sequence[str], out: "Console", errors: "Console") -> int:
     """Run one command; its exit code."""
     logging.getLogger().addHandler(logging.NullHandler())  # a run's log goes to its folder, an error to one line
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
+    if not arguments or arguments[0] in (*_HELP, "help"):
         out.print(USAGE, markup=False, highlight=False)
         return 0 if arguments else BAD_COMMAND_LINE
+    if arguments[0] == "--version":
+        out.print(f"evo {_version()}", markup=False, highlight=False)
+        return 0
     from evo.commands.errors import complain, guarded
 
     name = arguments[0]
     if name not in COMMANDS:
         complain(errors, f"{name!r} is no command; expected one of {', '.join(COMMANDS)}")
         return BAD_COMMAND_LINE
+    if name != "evolve" and _HELP.intersection(arguments[1:]):  # Hydra has more to say of evolve
+        out.print(_usage_of(name), markup=False, highlight=False, soft_wrap=True)
+        return 0
     return guarded(lambda: _command(name)(arguments[1:], out), errors)
+
+
+def _version() -> str:
+    try:
+        return importlib.metadata.version("question-evo")
+    except importlib.metadata.PackageNotFoundError:
+        return "(a checkout that is not installed)"
+
+
+def _usage_of(name: str) -> str:
+    [line] = [line for line in USAGE.splitlines() if line.startswith(f"  {name} ")]
+    return f"usage: evo {line.strip()}"
 
 
 def _command(name: str) -> "Callable[[Sequence[str], Console], int]":

@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 
+from evo.audits import judged_evaluations
 from evo.settings import ConfigError
 from fitness.evaluation import Evaluation
 from population.archive_reader import read_archive
-from population.atomic_file import parse_json
+from population.atomic_file import strict_json
 from population.run_folder import RunFolder
 
 
 def gather_evaluations(runs: Mapping[str, RunFolder]) -> list[Evaluation]:
-    """All that the runs have measured, in the runs' order, equal records once.
+    """All that the runs have measured, in the runs' order, equal records once; what an audit refused is INCORRECT.
 
     Of several records of one source the last counts, as the recorded backend has it. Raises ConfigError where the runs
     do not belong into one table: another suite, device, driver, compiler or baseline; ArchiveError.
@@ -20,11 +21,10 @@ def gather_evaluations(runs: Mapping[str, RunFolder]) -> list[Evaluation]:
     first: tuple[str, Evaluation] | None = None
     for name, run in runs.items():
         with read_archive(run) as archive:
-            for record in archive.evaluations():
-                evaluation = Evaluation.from_json(parse_json(record.record))
+            for _, evaluation in judged_evaluations(archive):
                 first = first or (name, evaluation)
                 _require_like(first, name, evaluation)
-                found.setdefault(record.record, evaluation)
+                found.setdefault(strict_json(evaluation.to_json()), evaluation)
     if not found:
         raise ConfigError(f"{', '.join(runs)}: nothing was measured there; expected a run with evaluations")
     _require_same_scenarios(list(found.values()))

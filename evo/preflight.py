@@ -1,5 +1,7 @@
 """What would make a run pointless, found before anything is asked or measured."""
 
+from collections.abc import Sequence
+
 from evo.choices import Settled
 from evo.config import AnswererKind, BackendKind, Config
 from evo.seeds import is_shipped, read_seeds
@@ -8,25 +10,30 @@ from fitness.faults import CandidateFault
 from fitness.manifest import read_manifest
 
 
-def refuse_pointless(config: Config, settled: Settled) -> None:
-    """Raises ConfigError where no candidate of the run could be judged, or none could differ from its seed."""
+def refuse_pointless(config: Config, settled: Settled, *, begun: bool = False) -> None:
+    """Raises ConfigError where no candidate of the run could be judged, or none could differ from its seed.
+
+    The seeds of a run that has begun are in its archive, and their files may be gone.
+    """
+    seeds = [] if begun else config.seeds or []
     if settled.backend is BackendKind.host and not config.backend.run_model_code:
-        _refuse_native_code(config)
-    if config.answerer.kind is AnswererKind.offline and not any(map(_can_be_turned, read_seeds(config.seeds or ()))):
+        _refuse_native_code(config, seeds)
+    sources = read_seeds(seeds)
+    if config.answerer.kind is AnswererKind.offline and sources and not any(map(_can_be_turned, sources)):
         raise ConfigError(
-            f"seeds=[{','.join(config.seeds or ())}]: the offline answerer turns knobs, and no seed has one; "
+            f"seeds=[{','.join(seeds)}]: the offline answerer turns knobs, and no seed has one; "
             "name a seed with [knobs] in its manifest, or another answerer"
         )
 
 
-def _refuse_native_code(config: Config) -> None:
+def _refuse_native_code(config: Config, seeds: Sequence[str]) -> None:
     """All of it would be refused, kernel by kernel, after a model's were paid for."""
     if config.answerer.kind is AnswererKind.openai:
         raise ConfigError(
             "answerer=openai on the host backend: what a model writes would run natively here, with your rights; "
             "to allow that, add backend.run_model_code=true"
         )
-    for name in config.seeds or ():
+    for name in seeds:
         if not is_shipped(name):
             raise ConfigError(
                 f"seeds: {name} would run natively on the host backend, with your rights, and so would its children; "

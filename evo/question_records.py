@@ -9,7 +9,7 @@ import yaml
 from evo.added_questions import questions_taken_in
 from evo.attempt_events import recorded_attempts
 from evo.audits import judged_evaluations
-from evo.history import History, Outcome
+from evo.history import Attempt, History, Outcome
 from evo.judging import question_outcome
 from population.archive_reader import ArchiveReader
 from population.records import QuestionRecord
@@ -28,6 +28,7 @@ class QuestionRow:
     layer: str
     moments: tuple[str, ...]  # at which it was asked, the most frequent first
     statistics: QuestionStatistics
+    moved_from: tuple[tuple[str, int], ...] = ()  # the layers from which it moved a line to its own, and how often
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,13 +47,15 @@ def question_rows(archive: ArchiveReader) -> list[QuestionRow]:
     asked: dict[str, list[QuestionRecord]] = {}
     for record in archive.questions():
         asked.setdefault(record.question_id, []).append(record)
-    tallies = _tallies(archive)
+    attempts = recorded_attempts(archive)  # before the evaluations, for those of an attempt are recorded before it
+    tallies, moves = _tallies(archive, attempts), _moves(attempts)
     rows = [
         QuestionRow(
             text=records[0].text,
             layer=records[0].layer,
             moments=tuple(moment for moment, _ in Counter(record.moment for record in records).most_common()),
             statistics=statistics_of(question_id, _asked(tallies.get(question_id, Tally()), len(records))),
+            moved_from=tuple(moves.get(question_id, Counter()).most_common()),
         )
         for question_id, records in asked.items()
     ]
@@ -95,8 +98,18 @@ def _why(runs: Sequence[str], gained: int) -> str:
     return f"put {times} to {', '.join(dict.fromkeys(runs))}: {gains}"
 
 
-def _tallies(archive: ArchiveReader) -> dict[str, Tally]:
-    attempts = recorded_attempts(archive)  # before the evaluations, for those of an attempt are recorded before it
+def _moves(attempts: Sequence[Attempt]) -> dict[str, Counter[str]]:
+    """By question, the layers of the questions that had made its parents, where they were not its own."""
+    made_in = {attempt.child_id: attempt.layer for attempt in attempts if attempt.outcome is Outcome.CHILD}
+    moves: dict[str, Counter[str]] = {}
+    for attempt in attempts:
+        before = made_in.get(attempt.parent_ids[0])
+        if before not in (None, attempt.layer) and attempt.outcome is Outcome.CHILD:
+            moves.setdefault(attempt.question_id, Counter())[str(before)] += 1
+    return moves
+
+
+def _tallies(archive: ArchiveReader, attempts: Sequence[Attempt]) -> dict[str, Tally]:
     history = _history(archive)
     tallies: dict[str, Tally] = {}
     for attempt in attempts:

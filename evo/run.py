@@ -45,7 +45,7 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     require_timed(config)
     settled = settle(config, machine)
     config = replace(config, seeds=list(settled.seeds))
-    refuse_pointless(config, settled)
+    refuse_pointless(config, settled, begun=folder.archive.exists())
     voice = RunConsole(console=console, budget=config.stop.evaluations)
     voice.head(settled.choices, str(folder.path))
     with ExitStack() as stack:

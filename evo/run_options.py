@@ -11,6 +11,7 @@ from evo.config import Config
 from evo.loggers.reporting import require_logger
 from evo.seeds import read_seeds
 from evo.settings import ConfigError, compose_config, parse_overrides
+from evo.single_shot import require_enough_questions
 from evo.toolbox import build_bank, read_template
 from population.atomic_file import write_atomically
 from population.faults import RunFolderError
@@ -32,11 +33,15 @@ class Options:
 def locate_run(name: str, runs: str = RUNS) -> RunFolder:
     """The folder at that path, or of that name among the runs; the latter also where there is neither.
 
-    A bare name means a run among the runs before it means a folder here.
+    A bare name means a run among the runs before it means a folder here; a path, such as a sweep's job NAME/0, means
+    one from here before it means one among the runs.
     """
-    among_runs = Path(runs) / name
-    named = "/" not in name and (among_runs.exists() or not Path(name).exists())
-    return RunFolder(among_runs if named else Path(name))
+    here, among_runs = Path(name), Path(runs) / name
+    if "/" in name:
+        found = among_runs if among_runs.exists() and not here.exists() else here
+    else:
+        found = here if here.exists() and not among_runs.exists() else among_runs
+    return RunFolder(found)
 
 
 def join_options(words: Sequence[str]) -> Options:
@@ -58,14 +63,17 @@ def earlier_overrides(folder: RunFolder) -> list[str]:
         words = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); restore it from a copy") from error
-    return [str(word) for word in words or []]
+    overrides = [str(word) for word in words or []]
+    if strange := [word for word in overrides if key_of(word).startswith("hydra")]:  # none of ours writes them
+        raise ConfigError(f"{path} holds {strange[0]}, which can run any code; take out what you do not know")
+    return overrides
 
 
 def merged_overrides(earlier: Sequence[str], later: Sequence[str]) -> list[str]:
     """The earlier overrides, except where a later one sets the same key."""
-    by_key = {_key(word): word for word in (*earlier, *later)}
+    by_key = {key_of(word): word for word in (*earlier, *later)}
     return [word for key, word in by_key.items() if key not in ("name", "resume")] + [
-        word for word in later if _key(word) == "resume"
+        word for word in later if key_of(word) == "resume"
     ]
 
 
@@ -93,9 +101,10 @@ def require_files(config: Config) -> None:
     """Read what a new run would read, so that an error leaves no folder behind. Raises ConfigError and its like."""
     read_seeds(config.seeds or ())
     read_template(config.style.template)
-    build_bank(config)
+    require_enough_questions(config, build_bank(config))
     require_logger(config)
 
 
-def _key(override: str) -> str:
+def key_of(override: str) -> str:
+    """The key that an override sets or takes away."""
     return override.split("=", 1)[0].lstrip("+~")

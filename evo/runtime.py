@@ -12,21 +12,31 @@ from pathlib import Path
 import torch
 
 from evo.data import cache_folder, include_folder
-from fitness.faults import EnvironmentFault
+from fitness.evaluation import Status
+from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.manifest import Manifest, read_manifest
+from fitness.planner import plan_builds
 from fitness.rules import check_rules
 from fitness.runtime.attention_operator import AttentionOperator, Device
 from fitness.runtime.build_apart import BuilderApart
+from fitness.scenario import Suite
 
 
 def load_kernel(path: str | Path, *, cache: str | Path | None = None) -> AttentionOperator:
     """The kernel of a `.cu` file as an operator; the same text gives the same operator.
 
     Needs no GPU until it is called. `cache` is the folder in which builds are kept from process to process; None: that
-    of the searches. Raises OSError where the file cannot be read, CandidateFault for a source that is no candidate.
+    of the searches. Raises OSError where the file cannot be read, CandidateFault for a source that is no candidate,
+    EnvironmentFault for a `cache` that is a file.
     """
-    source = Path(path).read_text(encoding="utf-8")
+    try:
+        source = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
+        raise CandidateFault(Status.INVALID, reason) from error
     folder = cache_folder(None if cache is None else str(cache), os.environ).absolute()
+    if folder.exists() and not folder.is_dir():
+        raise EnvironmentFault(f"cache={folder}: this is a file; expected a folder, which need not be there yet")
     return _operator(source, folder)
 
 
@@ -37,7 +47,9 @@ def _operator(source: str, cache: Path) -> AttentionOperator:
     builder = BuilderApart(source=source, include_dir=include_folder(), cache=cache)
     digest = hashlib.sha256(f"{cache}\0{source}".encode()).hexdigest()
     return AttentionOperator(
-        f"evo::attention_{digest[:16]}", functools.partial(_open_device, manifest, builder)
+        f"evo::attention_{digest[:16]}",
+        functools.partial(_open_device, manifest, builder),
+        check=lambda scenario: plan_builds(manifest, Suite(name="call", scenarios=(scenario,))),
     )
 
 

@@ -15,6 +15,8 @@ from evo.history import History
 from evo.moments import slot_values
 from evo.stop import StopSearch
 from population.individual import Individual
+from questions.bank import Bank
+from questions.phrasing import has_phrasing
 from questions.question import Moment, Question, Style
 from questions.sampler import NoQuestionError, QuestionSampler
 
@@ -38,6 +40,20 @@ def single_shot(
         return None
     askers = {style: build_asker(style) for style in map(Style, config.asked_styles)}
     return SingleShot(askers=askers, sampler=sampler, history=history, questions=questions, draw=draw)
+
+
+def require_enough_questions(config: Config, bank: Bank) -> None:
+    """Raise NoQuestionError where the bank is too small whatever the seeds are, before any is measured."""
+    wanted = config.single_shot.questions
+    if wanted is None:
+        return
+    styles = [Style(style) for style in config.asked_styles]
+    able = sum(Moment.ANY in each.moments and all(has_phrasing(each, style) for style in styles) for each in bank)
+    if able < wanted:
+        raise NoQuestionError(
+            f"single_shot.questions={wanted}: {able} questions of the bank can be put in the styles "
+            f"{', '.join(styles)}; ask for fewer, or add some (questions.files)"
+        )
 
 
 class SingleShot:

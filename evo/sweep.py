@@ -8,7 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from evo.result import read_result
-from evo.run_options import earlier_overrides, keep_words, merged_overrides
+from evo.run_options import earlier_overrides, keep_words, key_of, merged_overrides
 from evo.settings import ConfigError, parse_overrides
 from evo.stop import is_final
 from population.archive_lock import living_writer
@@ -20,8 +20,6 @@ EXIT_FILE = "exit.json"  # how a job ended: it may have run in another process, 
 DID_NOT_END = 1  # the exit code of a job that left none
 _SWEEP_FILE = "sweep.json"
 _OF_HYDRA = ("hydra.", "hydra/", "+hydra.", "+hydra/", "++hydra.", "++hydra/")
-
-
 _LAUNCHERS = ("joblib", "submitit", "ray")  # each an extra of ours
 
 
@@ -79,10 +77,10 @@ class Sweep:
 
     def add_words(self, words: Sequence[str]) -> None:
         """Let every job go on with these overrides too. Raises ConfigError for a key in which the jobs differ."""
-        swept = {_key(word): row.number for row in self.rows() for word in row.overrides}
+        swept = {key_of(word): row.number for row in self.rows() for word in row.overrides}
         for word in words:
-            if _key(word) in swept:
-                raise ConfigError(f"resume: {_key(word)} is what this sweep varies; start a new one for {word}")
+            if key_of(word) in swept:
+                raise ConfigError(f"resume: {key_of(word)} is what this sweep varies; start a new one for {word}")
         for job in self.jobs():
             keep_words(job, merged_overrides(earlier_overrides(job), words))
 
@@ -104,7 +102,7 @@ def require_launcher(words: Sequence[str], find: Callable[[str], object] = find_
         if key == "hydra/sweeper" and value != "basic":
             raise ConfigError(f"{word}: a sweep here goes through all combinations of the values; leave it out")
         if key == "hydra/launcher" and extra in _LAUNCHERS and find(f"hydra_plugins.hydra_{extra}_launcher") is None:
-            raise ConfigError(f"{word}: not installed; install it with: pip install 'question-evo[{extra}]'")
+            raise ConfigError(f"{word}: not installed; install it with: pip install hydra-{extra}-launcher")
 
 
 def combinations(words: Sequence[str]) -> list[list[str]]:
@@ -202,7 +200,3 @@ def _state(folder: RunFolder, code: int | None, *, final: bool) -> JobState:
     if code in (0, 1) and final:
         return JobState.FINISHED
     return JobState.INTERRUPTED if code > 128 or code in (0, 1) else JobState.FAILED
-
-
-def _key(word: str) -> str:
-    return word.split("=", 1)[0].lstrip("+~")

@@ -174,7 +174,7 @@ def build_toolbox(
             wanted=wanted(config, evaluator),
         )  # fmt: skip
         register_steady(toolbox, under_way)
-    toolbox.register("crown", auditing.crown if auditing else lambda: None)
+    toolbox.register("crown", auditing.crown)
     return toolbox
 
 

@@ -21,13 +21,14 @@ from fitness.scenario import Scenario, Suite
 from fitness.suspicion import LEAST_MS
 from fitness.worker import BaselineFacts
 
-REPRODUCED = 0.05  # the geometric mean of the second measurement may differ by this share
+REPRODUCED = 0.05  # the geometric mean may differ by this share when it is measured again
 AGREEMENT = 0.05  # so may the speedup in bulk from that of single calls, on scenarios over LEAST_MS
 SCALES = (1, 2, 4)  # times the batch
 SCALED_SCENARIOS = 3  # those with the greatest speedups
 MAX_SCALED_BYTES = 8 << 30
 SMALL_FLOPS = 10**9  # a sanitizer's tools make a kernel up to a hundred times slower
 _SHRINKS = 0.9  # a call with more work may take this share of the time of one with less: below is no noise
+_TOO_LARGE = f"at {SCALES[-1]} times its batch every scenario moves more than {MAX_SCALED_BYTES >> 30} GiB"
 _NO_CYCLES = (
     "reading the clock inside a kernel takes instrumenting its source, and the audited kernel would be another one"
 )
@@ -98,14 +99,17 @@ class Auditor:
             yield self._sanitizer.check(tool, job)
 
     def _new_inputs(self, source: str, evaluation: Evaluation) -> AuditCheck:
-        """The whole evaluation once more, on other inputs; where the clock is steady, with the same outcome."""
-        name, again = "new inputs", self._evaluator.evaluate(source)
-        if again.geomean is None or evaluation.geomean is None:
-            return AuditCheck(name=name, finding=Finding.FAILED, detail=f"{again.status}: {again.reason}")
-        change = again.geomean / evaluation.geomean - 1
-        detail = f"right again; {again.geomean:.4f} × the baseline, {evaluation.geomean:.4f} × before"
-        steady = not self._on_gpu or abs(change) <= REPRODUCED
-        return AuditCheck(name=name, finding=Finding.PASSED if steady else Finding.FAILED, detail=detail)
+        """The whole evaluation on other inputs; where the clock is steady, as fast as before in one of two tries."""
+        name, geomeans = "new inputs", list[str]()
+        for _ in range(2):
+            again = self._evaluator.evaluate(source)
+            if again.geomean is None or evaluation.geomean is None:
+                return AuditCheck(name=name, finding=Finding.FAILED, detail=f"{again.status}: {again.reason}")
+            geomeans.append(f"{again.geomean:.4f}")
+            detail = f"right again; {' and '.join(geomeans)} × the baseline, {evaluation.geomean:.4f} × before"
+            if not self._on_gpu or abs(again.geomean / evaluation.geomean - 1) <= REPRODUCED:
+                return AuditCheck(name=name, finding=Finding.PASSED, detail=detail)
+        return AuditCheck(name=name, finding=Finding.FAILED, detail=detail)
 
     def _bulk(self, compiled: Compiled) -> AuditCheck:
         """Single calls against many in a row; what disagrees is measured a second time before it counts."""
@@ -131,6 +135,8 @@ class Auditor:
         """Right at other batches, never above the roof there, and no faster for more work."""
         name = "time against work"
         families = scaled(self._evaluator.suite, evaluation)
+        if not families:
+            return AuditCheck(name=name, finding=Finding.SKIPPED, detail=_TOO_LARGE)
         shapes = tuple(dict.fromkeys(each for family in families for each in family))
         suite = Suite(name="scaled", scenarios=shapes)
         compiled = self._evaluator.on(suite, self._evaluator.settings).compile(source)

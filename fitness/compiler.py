@@ -24,7 +24,7 @@ from fitness.process_limits import ProcessLimits
 from fitness.ptx import addresses_constants, only_read
 
 _START_S = 60.0
-_JUDGEMENT = "2"  # part of a build's key: change it with what a build is, or is refused for
+_JUDGEMENT = "3"  # part of a build's key: change it with what a build is, or is refused for
 
 
 @dataclass(frozen=True, kw_only=True)

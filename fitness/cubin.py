@@ -12,6 +12,7 @@ _OBJECT = 1  # STT_OBJECT
 _ENTRY = 0x10  # in st_other: a kernel, not a function that kernels call
 _UNDEFINED = 0  # SHN_UNDEF
 _PER_BLOCK = ".nv.shared"  # writable, and gone with the block
+_COPY = ".nv.merc"  # from sm_100 on: the section whose name follows it once more, for a driver that translates it
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +62,10 @@ def read_cubin(image: bytes) -> Cubin:
 
 def _writable(sections: list[_Section], symbols: list[_Symbol]) -> tuple[str, ...]:
     names: list[str] = []
+    originals = {section.name for section in sections}
     for index, section in enumerate(sections):
-        if section.outlives_calls:
+        is_copy = section.name.startswith(_COPY) and section.name.removeprefix(_COPY) in originals
+        if section.outlives_calls and not is_copy:
             inside = [s.name for s in symbols if s.kind == _OBJECT and s.section == index]
             names.extend(inside or [section.name])
     return tuple(names)

@@ -1,4 +1,7 @@
-"""What a child process may take of the machine, and how long it may live. Called in the child, before anything else."""
+"""What a child process may take of the machine, and how long it may live.
+
+Called in the child, before anything else; `kill_at_hangup` also serves the parent of a program that is not ours.
+"""
 
 import fcntl
 import multiprocessing
@@ -52,9 +55,16 @@ def die_with_parent() -> None:
     parent = multiprocessing.parent_process()
     if parent is None:
         raise RuntimeError("a child process without a parent; it must be started by KillableProcess")
-    sentinel = parent.sentinel
-    fcntl.fcntl(sentinel, fcntl.F_SETOWN, -os.getpgid(0))
-    fcntl.fcntl(sentinel, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(sentinel, fcntl.F_SETFL, fcntl.fcntl(sentinel, fcntl.F_GETFL) | os.O_ASYNC)
-    if wait([sentinel], 0):  # it went before we asked to be told
+    kill_at_hangup(parent.sentinel, os.getpgid(0))
+    if wait([parent.sentinel], 0):  # it went before we asked to be told
         os.killpg(0, signal.SIGKILL)
+
+
+def kill_at_hangup(reading: int, group: int) -> None:
+    """Have the kernel kill a process group when nobody holds the other end of a pipe any more.
+
+    It does so for as long as a process holds this end open, whichever of them asked.
+    """
+    fcntl.fcntl(reading, fcntl.F_SETOWN, -group)
+    fcntl.fcntl(reading, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(reading, fcntl.F_SETFL, fcntl.fcntl(reading, fcntl.F_GETFL) | os.O_ASYNC)

@@ -9,11 +9,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from fitness.audit_record import AuditCheck, Finding
 from fitness.child_environment import listed_environment
+from fitness.process_limits import kill_at_hangup
 from fitness.sanitized import Sanitized
 
 TOOLS = ("memcheck", "racecheck", "initcheck")
@@ -106,18 +108,33 @@ def _names(report: Sequence[str], kernels: set[str]) -> bool:
 
 
 def _run(command: Sequence[str], environment: Mapping[str, str]) -> ToolRun:
-    """All that the command writes. Raises OSError where it does not start."""
-    with subprocess.Popen(  # noqa: S603  # our own runner, under the sanitizer
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment,
-        start_new_session=True,
-    ) as process:  # fmt: skip
-        try:
-            output, _ = process.communicate(timeout=TIMEOUT_S)
-            return ToolRun(exit_code=process.returncode, output=output)
-        except subprocess.TimeoutExpired as late:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            return ToolRun(exit_code=-signal.SIGKILL, output=_text(late.stdout), timed_out=True)
+    """All that the command writes; it ends with us, however we end. Raises OSError where it does not start."""
+    reading, writing = os.pipe()  # its stdin, of which only we hold the other end
+    try:
+        with subprocess.Popen(  # noqa: S603  # our own runner, under the sanitizer
+            command, stdin=reading, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            env=environment, start_new_session=True,
+        ) as process:  # fmt: skip
+            try:
+                kill_at_hangup(reading, process.pid)
+                output, _ = process.communicate(timeout=TIMEOUT_S)
+                return ToolRun(exit_code=process.returncode, output=output)
+            except subprocess.TimeoutExpired as late:
+                _kill(process)
+                return ToolRun(exit_code=-signal.SIGKILL, output=_text(late.stdout), timed_out=True)
+            except BaseException:  # an interruption must not wait for the tool, as leaving the block does
+                _kill(process)
+                raise
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+def _kill(process: subprocess.Popen[str]) -> None:
+    """End the process and all that it started in its session."""
+    with suppress(ProcessLookupError):  # it may have ended by itself
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def _text(output: str | bytes | None) -> str:

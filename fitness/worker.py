@@ -17,7 +17,7 @@ from fitness.backends.backend import Backend
 from fitness.backends.host import HostBackend
 from fitness.baselines.fastest import FastestSetting
 from fitness.baselines.selection import build_baseline, check_baseline
-from fitness.evaluation import Status
+from fitness.evaluation import ScenarioCheck, Status
 from fitness.examination import Examination, Examined, examine
 from fitness.faults import EnvironmentFault
 from fitness.measure import Job, Measured, measure
@@ -103,7 +103,7 @@ class Worker:
         Raises BaselineUnavailableError where the baseline cannot do the suite.
         """
         try:
-            facts = self._ask(suite, lambda _: None)
+            facts = self._ask(suite, [])
         except ProcessFailure as failure:
             raise _environment_fault(failure, "preparing the device and the baseline") from failure
         if not isinstance(facts, BaselineFacts):
@@ -114,14 +114,13 @@ class Worker:
         """The measurements, up to the candidate's first fault. Raises EnvironmentFault for any that is not its own."""
         steps: list[Step] = []
         try:
-            measured = self._ask(job, lambda step: steps.append(step) if isinstance(step, Step) else None)
+            measured = self._ask(job, steps)
         except ProcessFailure as failure:
             return self._blame(failure, steps, job)
         except WorkerBroken as broken:
             if self._shares_memory and any(step.party is Party.CANDIDATE for step in steps):
                 reason = f"after it had run, its process was no longer of use: {str(broken).splitlines()[-1]}"
-                checks = tuple(step.check for step in steps if step.check)
-                return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)
+                return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=_checks_of(steps))
             raise
         if not isinstance(measured, Measured):
             raise TypeError(f"the worker answered {measured!r} when asked to measure")
@@ -133,7 +132,7 @@ class Worker:
         """What an audit measures, up to the candidate's first fault. Raises EnvironmentFault for any other."""
         steps: list[Step] = []
         try:
-            examined = self._ask(job, lambda step: steps.append(step) if isinstance(step, Step) else None)
+            examined = self._ask(job, steps)
         except ProcessFailure as failure:
             return Examined(scaled_ms={}, fault=self._blame(failure, steps, job).reason)
         if not isinstance(examined, Examined):
@@ -158,8 +157,14 @@ class Worker:
     ) -> None:
         self.close()
 
-    def _ask(self, request: Job | Examination | Suite, on_progress: Callable[[object], None]) -> object:
-        reply = self._process.request(request, deadline_s=_START_S, on_progress=on_progress)
+    def _ask(self, request: Job | Examination | Suite, steps: list[Step]) -> object:
+        """The reply; the steps on the way to it are added to `steps`, for they tell more where none comes."""
+
+        def heard(step: object) -> None:
+            if isinstance(step, Step):
+                steps.append(step)
+
+        reply = self._process.request(request, deadline_s=_START_S, on_progress=heard)
         if isinstance(reply, EnvironmentFault):
             self._process.close()
             raise reply
@@ -168,7 +173,7 @@ class Worker:
     def _blame(self, failure: ProcessFailure, steps: Sequence[Step], job: Job | Examination) -> Measured:
         """What a death says of the candidate. Raises EnvironmentFault where it says nothing."""
         activity = steps[-1].activity if steps else "preparing the device and the baseline"
-        checks = tuple(step.check for step in steps if step.check)
+        checks = _checks_of(steps)
         parties = [step.party for step in steps]
         broken = isinstance(failure, ProcessDied) and failure.cause in _FAULT_SIGNALS
         if parties and parties[-1] is Party.CANDIDATE:
@@ -181,6 +186,10 @@ class Worker:
             reason = f"{failure} {activity}: the candidate had run in it (a write outside the tensors?)"
             return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)
         raise _environment_fault(failure, activity) from failure
+
+
+def _checks_of(steps: Sequence[Step]) -> tuple[ScenarioCheck, ...]:
+    return tuple(step.check for step in steps if step.check)
 
 
 def open_side(settings: WorkerSettings) -> DeviceSide:

@@ -7,8 +7,9 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
+from population.archive_connection import connect, found_version
 from population.archive_lock import ArchiveLock, journal_mode
-from population.archive_reader import ArchiveReader, connect
+from population.archive_reader import ArchiveReader
 from population.archive_schema import (
     CANDIDATES,
     EVALUATIONS,
@@ -19,7 +20,6 @@ from population.archive_schema import (
     SPEND,
     Table,
     migrate,
-    version_of,
 )
 from population.atomic_file import strict_json
 from population.faults import ArchiveError
@@ -155,10 +155,7 @@ def open_archive(run: RunFolder, *, mounts: Path = MOUNTS) -> Archive:
     with ExitStack() as on_failure:
         lock = on_failure.enter_context(ArchiveLock(run))
         connection = on_failure.enter_context(closing(connect(run, "rw")))
-        with explained(run.archive):
-            version = version_of(connection, run.archive)
-        if version == 0 and any(run.kernels.glob("*.cu")):
-            raise ArchiveError(f"{run.archive}: empty, but the run has kernels: the file is damaged; restore a copy")
+        found_version(connection, run)
         _prepare(connection, run, mounts)
         on_failure.pop_all()
     return Archive(connection, run, lock)

@@ -7,7 +7,9 @@ import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any, Self, TypeVar
 
+from population.archive_connection import connect, found_version
 from population.archive_copy import COPY_BYTES, migrated_copy
+from population.archive_rows import birth_of, individual_of, reply_of
 from population.archive_schema import (
     BIRTHS,
     CANDIDATES,
@@ -21,10 +23,9 @@ from population.archive_schema import (
     SCORES,
     SPEND,
     Table,
-    version_of,
 )
 from population.faults import ArchiveError
-from population.individual import Individual, individual_id
+from population.individual import Individual
 from population.kernel_files import KernelFiles
 from population.records import (
     Birth,
@@ -44,7 +45,6 @@ logger = logging.getLogger(__name__)
 Row = TypeVar("Row")
 
 PAGE_ROWS = 256  # an iterator holds no lock and no more than this many rows between two steps
-BUSY_TIMEOUT_S = 60.0
 CLOCK_S = 0.005  # SQLite's clock gives milliseconds, so a row may seem older than the file written just before it
 
 
@@ -90,7 +90,7 @@ class ArchiveReader:
     def find_individual(self, individual_id: str) -> Individual | None:
         """The same, without a look at the file; None for an id that is not recorded."""
         row = self._one(CANDIDATES, {"id": individual_id})
-        return None if row is None else self._individual(row)
+        return None if row is None else individual_of(row, self._path)
 
     def seed_ids(self) -> frozenset[str]:
         """The ids of the individuals without parents."""
@@ -98,11 +98,11 @@ class ArchiveReader:
 
     def individuals(self) -> Iterator[Individual]:
         """All individuals with their sources, their fitness empty."""
-        return self._rows(CANDIDATES, self._individual)
+        return self._rows(CANDIDATES, lambda row: individual_of(row, self._path))
 
     def births(self) -> Iterator[Birth]:
         """All individuals without their sources."""
-        return self._rows(BIRTHS, _birth)
+        return self._rows(BIRTHS, birth_of)
 
     def kernel_faults(self) -> Iterator[str]:
         """One message for each kernels/<id>.cu that is missing or altered.
@@ -178,11 +178,11 @@ class ArchiveReader:
     def reply(self, number: int, attempt: int) -> ReplyRecord | None:
         """The reply to one attempt at one mutation; None where none is recorded."""
         row = self._one(REPLIES, {"number": number, "attempt": attempt})
-        return _reply(row) if row else None
+        return reply_of(row) if row else None
 
     def replies(self) -> Iterator[ReplyRecord]:
         """All replies."""
-        return self._rows(REPLIES, _reply)
+        return self._rows(REPLIES, reply_of)
 
     def question(self, number: int) -> QuestionRecord | None:
         """The question that a mutation asked; None where none is recorded."""
@@ -248,20 +248,6 @@ class ArchiveReader:
             spent[row["kind"]] = spent.get(row["kind"], 0) + row["amount"]
         return spent
 
-    def _individual(self, row: Mapping[str, Any]) -> Individual:
-        birth = _birth({column: row[column] for column in BIRTHS.columns})
-        if birth.id != individual_id(row["source"]):
-            raise ArchiveError(f"{self._path}: damaged: the source of {birth.id} has another id; restore a copy")
-        return Individual(
-            id=birth.id,
-            source=row["source"],
-            birth=birth.birth,
-            generation=birth.generation,
-            operator=birth.operator,
-            parent_ids=birth.parent_ids,
-            question_id=birth.question_id,
-        )
-
     def _one(self, table: Table, key: Mapping[str, object]) -> dict[str, Any] | None:
         rows = self._query(table.select_one, key)
         return dict(rows[0]) if rows else None
@@ -286,10 +272,9 @@ def read_archive(run: RunFolder, *, copy_bytes: int = COPY_BYTES) -> ArchiveRead
     """
     connection = connect(run, "ro")
     try:
-        with explained(run.archive):
-            version = version_of(connection, run.archive)
+        version = found_version(connection, run)
         if version == 0:
-            raise ArchiveError(f"{run.archive}: schema version 0, it is empty; resume the run once to begin it")
+            raise ArchiveError(f"{run.archive}: empty: nothing is recorded there; leave it out until its run has begun")
         if version == len(MIGRATIONS):
             return ArchiveReader(connection, run)
         reader = ArchiveReader(migrated_copy(connection, run.archive, at_most=copy_bytes), run)
@@ -300,22 +285,7 @@ def read_archive(run: RunFolder, *, copy_bytes: int = COPY_BYTES) -> ArchiveRead
     return reader
 
 
-def connect(run: RunFolder, access: str) -> sqlite3.Connection:
-    """A connection in autocommit mode; `access` is SQLite's: "ro", "rw", or "rwc", which creates the file."""
-    with explained(run.archive):
-        address = f"{run.archive.absolute().as_uri()}?mode={access}"
-        return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, isolation_level=None)
-
-
 def _indexed(path: str) -> str:
     if path not in INDEXED_PATHS:
         raise ValueError(f"events by {path}: no index; expected one of {', '.join(INDEXED_PATHS)}")
     return path
-
-
-def _birth(row: Mapping[str, Any]) -> Birth:
-    return Birth(**{**row, "parent_ids": tuple(json.loads(row["parent_ids"]))})
-
-
-def _reply(row: Mapping[str, Any]) -> ReplyRecord:
-    return ReplyRecord(**{**row, "estimated": bool(row["estimated"]), "used_tools": bool(row["used_tools"])})

@@ -15,9 +15,13 @@ def personal_question(
 ) -> Question:
     """The question of that text, with an id made of its words, so that asking it again is asking the same.
 
-    The person's words stand in every style: nobody else may rephrase them. Raises ValueError for text that does not
-    end in a question mark, or has a slot that nothing fills.
+    The person's words stand in every style: nobody else may rephrase them. Raises ValueError for text that UTF-8
+    cannot hold, that does not end in a question mark, or has a slot that nothing fills.
     """
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise ValueError("the question is not UTF-8 text") from error
     words = " ".join(text.split())
     if len(words) < 2 or not words.endswith("?"):
         raise ValueError(f"question {words!r}: expected one that ends in a question mark")

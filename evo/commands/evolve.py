@@ -25,7 +25,14 @@ from evo.console import open_console, plain_console
 from evo.data import conf_folder
 from evo.gpu_claim import on_claimed_gpu
 from evo.run import run_search
-from evo.run_options import earlier_overrides, join_options, keep_options, merged_overrides, require_files
+from evo.run_options import (
+    earlier_overrides,
+    join_options,
+    keep_options,
+    key_of,
+    merged_overrides,
+    require_files,
+)
 from evo.settings import (
     HYDRA_VERSION,
     ConfigError,
@@ -58,6 +65,7 @@ from population.run_folder import RunFolder, create_run_folder, open_run_folder
 
 STORY_FILE = "story.txt"  # what a job says where several would say it at once
 
+_OWN_WORD = "backend.run_model_code"
 _SWEEP_FLAGS = ("-m", "--multirun")
 _SHOWING_FLAGS = ("--cfg", "--info", "--help", "-h", "--hydra-help")
 
@@ -99,16 +107,21 @@ def _single(overrides: list[str]) -> int:
         _require_own_word(earlier, overrides)
         overrides = merged_overrides(earlier, overrides)
         compose_config(overrides)
-    code = BAD_ENVIRONMENT
+    code, result_before = BAD_ENVIRONMENT, _written_at(folder.result)
     try:
         _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
         code = DID_NOT_END if (left := exit_code(folder)) is None else left
     finally:
         if code == BAD_ENVIRONMENT and config.resume is None and not _began(folder):
             shutil.rmtree(folder.path, ignore_errors=True)  # there is nothing to go on with
-    if code == BAD_ENVIRONMENT and config.resume is not None:
+    if code == BAD_ENVIRONMENT and config.resume is not None and _written_at(folder.result) == result_before:
         keep_options(folder, join_options(earlier))  # Hydra has written down what the run refused
     return code
+
+
+def _written_at(path: Path) -> int | None:
+    """When a file was last written, in ns; None where it is not there. A run that began ends by writing its result."""
+    return path.stat().st_mtime_ns if path.exists() else None
 
 
 def _began(folder: RunFolder) -> bool:
@@ -121,9 +134,10 @@ def _began(folder: RunFolder) -> bool:
 
 def _require_own_word(earlier: Sequence[str], given: Sequence[str]) -> None:
     """A folder may come from anywhere: its word is not enough to run a model's code with this user's rights."""
-    asked = [word for word in earlier if word.startswith("backend.run_model_code=")]
-    if asked and not any(word.startswith("backend.run_model_code=") for word in given):
-        raise ConfigError(f"resume: the run was begun with {asked[-1]}; to allow or forbid that here, say it again")
+    said = map(key_of, given)
+    if compose_config(earlier).backend.run_model_code and _OWN_WORD not in said:
+        begun = f"the run was begun with {_OWN_WORD}=true"
+        raise ConfigError(f"resume: {begun}; to allow or forbid that here, say it again")
 
 
 def _sweep_to_launch(overrides: list[str]) -> tuple[Sweep, list[RunFolder], list[str]]:

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evo.added_questions import add_question, question_files, questions_taken_in
-from evo.question_records import bank_entries, promotions, question_rows
+from evo.question_records import QuestionRow, bank_entries, promotions, question_rows
 from evo.run_options import locate_run
 from evo.settings import ConfigError
 from population.archive_reader import read_archive
@@ -50,7 +50,7 @@ def _list_run(run: RunFolder, console: Console) -> None:
         known = {taken.name for taken in questions_taken_in(archive)}
     for row in rows:
         head = f"{row.statistics.question_id}  ({row.layer}; {', '.join(row.moments)})"
-        _say(console, head, row.text, _figures(row.statistics))
+        _say(console, head, row.text, _figures(row.statistics), *_moves(row))
     if waiting := [path for path in question_files(run.questions) if path.stem not in known]:
         _say(console, f"added and not taken in yet: {len(waiting)}")
 
@@ -125,6 +125,12 @@ def _say(console: Console, head: str, *further: str) -> None:
     """One line, and further ones that belong to it; never broken, so that they can be searched."""
     for line in (head, *(f"    {each}" for each in further)):
         console.print(Text(line), soft_wrap=True)
+
+
+def _moves(row: QuestionRow) -> list[str]:
+    if not row.moved_from:
+        return []
+    return [f"moved a line to {row.layer} from {', '.join(f'{layer} {times} ×' for layer, times in row.moved_from)}"]
 
 
 def _figures(counts: QuestionStatistics) -> str:

@@ -19,7 +19,7 @@ _USAGE = "expected evo report RUN [--out FILE]"
 
 
 def report(arguments: Sequence[str], console: Console) -> int:
-    """Exit code 0. Raises ConfigError for a bad command line, RunFault for a run that cannot be read, and OSError."""
+    """Exit code 0. Raises ConfigError for a bad command line, and RunFault for a run that cannot be read."""
     match arguments:
         case [name] | ["--out", _, name] | [name, "--out", _] if not name.startswith("-"):
             out = None if len(arguments) == 1 else Path(arguments[arguments.index("--out") + 1])
@@ -29,6 +29,10 @@ def report(arguments: Sequence[str], console: Console) -> int:
     run = open_run_folder(locate_run(name).path)
     page = report_page(read_account(run, now=time.time()))
     path = out or run.report
-    write_atomically(path, page.html)
+    try:
+        write_atomically(path, page.html)
+    except (OSError, ValueError) as error:  # ValueError: a path without a name
+        why = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path} cannot be written ({why}); name another file or make room") from error
     console.print(Text(f"written: {path}"), soft_wrap=True)
     return 0

@@ -4,11 +4,14 @@ import errno
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.console import Console
 from rich.text import Text
 
+from evo.commands.errors import complain
 from evo.compare.runs import find_runs
+from evo.console import open_console
 from evo.report.pictures import require_pictures
 from evo.report.server import LOOPBACK, PageServer
 from evo.report.watching import Watch
@@ -19,6 +22,7 @@ from questions.entry import nearest
 PORT = 8765
 _USAGE = f"expected evo watch RUN [RUN…] [port={PORT}] [host={LOOPBACK}]"
 _KEYS = ("port", "host")
+_HOST_WANTED = "expected a name or an address of this machine"
 _HIGHEST_PORT = 65535
 
 
@@ -70,15 +74,18 @@ def _read(arguments: Sequence[str]) -> _Wanted:
 
 def _open(wanted: _Wanted, pages: Watch) -> PageServer:
     try:
-        return PageServer(pages, host=wanted.host, port=wanted.port)
+        errors = open_console(stderr=True)
+        return PageServer(pages, partial(complain, errors), host=wanted.host, port=wanted.port)
     except (socket.gaierror, UnicodeError) as error:
-        expected = "expected a name or an address of this machine"
-        raise ConfigError(f"watch: host={wanted.host}: {error}; {expected}") from error
+        raise ConfigError(f"watch: host={wanted.host}: {error}; {_HOST_WANTED}") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             trouble = "is taken, perhaps by another evo watch; name another, or port=0 for any that is free"
             raise ConfigError(f"watch: port={wanted.port} {trouble}") from error
-        raise ConfigError(f"watch: host={wanted.host} port={wanted.port}: {error.strerror or error}") from error
+        expected = f"; {_HOST_WANTED}" if error.errno == errno.EADDRNOTAVAIL else ""
+        raise ConfigError(
+            f"watch: host={wanted.host} port={wanted.port}: {error.strerror or error}{expected}"
+        ) from error
 
 
 def _is_loopback(server: PageServer) -> bool:

@@ -16,6 +16,7 @@ from evo.history import Attempt, History, Outcome
 from evo.run_options import locate_run
 from evo.run_settings import SETTINGS_EVENT
 from evo.settings import ConfigError
+from evo.sweep import is_sweep
 from population.archive_reader import ArchiveReader, read_archive
 from population.atomic_file import parse_json
 from population.individual import Individual
@@ -73,9 +74,15 @@ def find_runs(words: Sequence[str]) -> dict[str, RunFolder]:
             raise ConfigError(f"{folder.path}: no run is in this folder; expected runs, or a folder that holds some")
         for run in inside:
             below = run.path.relative_to(folder.path).as_posix()
-            found.setdefault(run.path.resolve(), (folder.name if below == "." else f"{folder.name}/{below}", run))
+            found.setdefault(run.path.resolve(), (_called(folder) if below == "." else f"{folder.name}/{below}", run))
     names = [name for name, _ in found.values()]
     return {name if names.count(name) == 1 else str(run.path): run for name, run in found.values()}
+
+
+def _called(folder: RunFolder) -> str:
+    """A sweep's job by both names, for its own is a number."""
+    above = folder.path.parent
+    return f"{above.name}/{folder.name}" if is_sweep(above) else folder.name
 
 
 def read_run(name: str, folder: RunFolder) -> Run:

@@ -6,6 +6,8 @@ from typing import Protocol
 
 from evo.stop import StopSearch
 
+_MOST_SAID = 200  # characters of what went wrong; the log has all of it
+
 _log = logging.getLogger(__name__)
 
 
@@ -57,5 +59,10 @@ class Forgiving:
         except Exception as error:  # noqa: BLE001  # others' code: whatever is wrong with it, the run is worth more
             self._logger = Silent()
             _log.warning("%s failed", self._name, exc_info=error)
-            said = (str(error).splitlines() or [""])[0]
+            said = _first_sentence(str(error))
             self._warn(f"logger={self._name} failed, and the run goes on without it: {type(error).__name__}: {said}")
+
+
+def _first_sentence(text: str) -> str:
+    sentence = (text.splitlines() or [""])[0].split(". ")[0]
+    return sentence if len(sentence) <= _MOST_SAID else sentence[: _MOST_SAID - 1] + "…"

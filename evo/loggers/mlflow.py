@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Mapping
+from urllib.parse import urlsplit
 
 from mlflow import MlflowClient
 from mlflow.entities import Metric, Param
@@ -22,7 +23,7 @@ class Mlflow:
         self, *, tracking_uri: str, experiment: str, name: str, settings: Mapping[str, str], known: str | None,
         remember: Callable[[str], None],
     ) -> None:  # fmt: skip
-        wishes = _PATIENCE | ({"MLFLOW_ALLOW_FILE_STORE": "true"} if tracking_uri.startswith("file:") else {})
+        wishes = _PATIENCE | ({"MLFLOW_ALLOW_FILE_STORE": "true"} if _is_folder(tracking_uri) else {})
         for key, value in wishes.items():
             os.environ.setdefault(key, value)
         self._client = MlflowClient(tracking_uri=tracking_uri)
@@ -51,3 +52,7 @@ class Mlflow:
         for start in range(0, len(params), _AT_ONCE):
             self._client.log_batch(run, params=params[start : start + _AT_ONCE])
         return run
+
+
+def _is_folder(tracking_uri: str) -> bool:
+    return urlsplit(tracking_uri).scheme in ("", "file")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from evo.config import Config, LoggerKind
 from evo.history import History
+from evo.loggers.address import without_userinfo
 from evo.loggers.logger import Forgiving, Logger, Silent
 from evo.run_settings import flatten_settings
 from evo.settings import ConfigError
@@ -77,15 +78,15 @@ def open_report(config: Config, run: RunFolder, archive: Archive, warn: Callable
     if config.logger.kind is LoggerKind.none:
         yield NO_REPORT
         return
-    logger = Forgiving(config.logger.kind.value, lambda: _opened(config, run, archive), warn)
+    logger = Forgiving(config.logger.kind.value, lambda: opened(config, run, archive), warn)
     try:
         yield Report(logger=logger, told=archive.evaluation_count())
     finally:
         logger.close()
 
 
-def _known_run(archive: Archive, uri: str) -> str | None:
-    event = archive.event(MLFLOW_EVENT, uri)
+def _known_run(archive: Archive, address: str) -> str | None:
+    event = archive.event(MLFLOW_EVENT, address)
     return None if event is None else str(parse_json(event.record))
 
 
@@ -93,21 +94,33 @@ def _text(value: object) -> str:
     return value if isinstance(value, str) else strict_json(value)
 
 
-def _opened(config: Config, run: RunFolder, archive: Archive) -> Logger:
-    """The configured logger, with the settings as its parameters. The packages take seconds to import."""
-    settings = {key: _text(value) for key, value in flatten_settings(config).items()}
+def _mlflow() -> Callable[..., Logger]:
+    from evo.loggers.mlflow import Mlflow
+
+    return Mlflow
+
+
+def opened(
+    config: Config, run: RunFolder, archive: Archive, mlflow: Callable[[], Callable[..., Logger]] = _mlflow
+) -> Logger:
+    """The configured logger, with the settings as its parameters. The packages take seconds to import.
+
+    A secret in MLflow's address reaches the maker that `mlflow` gives, and neither a parameter nor the archive.
+    """
+    address = without_userinfo(config.logger.tracking_uri)
+    flat = flatten_settings(config) | {"logger.tracking_uri": address}
+    settings = {key: _text(value) for key, value in flat.items()}
     if config.logger.kind is LoggerKind.tensorboard:
         from evo.loggers.tensorboard import TensorBoard
 
         return TensorBoard(run.path / "tensorboard", settings)
-    from evo.loggers.mlflow import Mlflow
-
-    uri = config.logger.tracking_uri
-    return Mlflow(
-        tracking_uri=uri,
+    return mlflow()(
+        tracking_uri=config.logger.tracking_uri,
         experiment=config.logger.experiment,
         name=run.path.name,
         settings=settings,
-        known=_known_run(archive, uri),
-        remember=lambda name: archive.record_event(EventRecord(kind=MLFLOW_EVENT, key=uri, record=strict_json(name))),
+        known=_known_run(archive, address),
+        remember=lambda name: archive.record_event(
+            EventRecord(kind=MLFLOW_EVENT, key=address, record=strict_json(name))
+        ),
     )

@@ -1,12 +1,14 @@
 """The account of a run as one HTML file that needs nothing else and lets nothing else in.
 
-All that a run holds goes through the templates' escaping: a model's words are text wherever they stand. What runs on
-the page is what its policy names by hash, the style sheet and the script that ship with it.
+All that a run holds goes through the templates' escaping: a model's words are text wherever they stand, and a mark
+stands for each character of theirs that nobody would see. What runs on the page is what its policy names by hash, the
+style sheet and the script that ship with it.
 """
 
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +24,10 @@ from evo.report.thinning import MOST_IN_A_ROW, cut
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _CHANGE_SPAN = 1.5  # the factor over the parent that the strongest shade stands for
+_UNSEEN = re.compile(  # what steers a reader's eye or a terminal, NUL, and surrogates, which UTF-8 has no form for
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
+)
+_MARK = "\ufffd"
 _MOST_SETTING = 120  # characters of a setting's value
 
 
@@ -71,7 +77,7 @@ def _page(template: str, *, live: bool, **values: Any) -> Page:  # noqa: ANN401 
         most_in_a_row=MOST_IN_A_ROW,
         style=Markup(style), script=Markup(script), policy=policy, live=live, **{"several": False, **values}  # noqa: S704
     )  # fmt: skip
-    return Page(html=html, policy=policy)
+    return Page(html=_UNSEEN.sub(_MARK, html), policy=policy)
 
 
 def _environment() -> Environment:

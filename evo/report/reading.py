@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from evo.attempt_events import recorded_attempts
+from evo.audits import judged_evaluation, judged_scores, recorded_audits
 from evo.history import Attempt, Outcome
 from evo.noise import noise
 from evo.question_records import question_rows
@@ -21,7 +22,6 @@ from evo.report.thinning import (
     cut,
     most_telling,
 )
-from evo.result import evaluation_of
 from evo.run_list import list_runs
 from evo.run_settings import recorded_settings
 from fitness.evaluation import Evaluation
@@ -49,7 +49,8 @@ class _Reading:
     def __init__(self, path: Path, archive: ArchiveReader) -> None:
         self._path = path
         self._archive = archive
-        scores = list(archive.scores())
+        self._audits = recorded_audits(archive)
+        scores = list(judged_scores(archive, self._audits))
         self._attempts = recorded_attempts(archive)
         self._asked = {each.child_id: each for each in self._attempts if each.outcome is Outcome.CHILD}
         self._births = {birth.id: birth for birth in archive.births()}
@@ -112,14 +113,14 @@ class _Reading:
         )
 
     def _detail(self, birth: Birth, room: Room) -> Detail | None:
-        evaluation = evaluation_of(self._archive, birth.id)
+        evaluation = judged_evaluation(self._archive, birth.id, self._audits)
         question, asked = self._archive.question(birth.birth), self._asked.get(birth.id)
         word = cut(asked.detail) if asked else ""
         words = (word, cut(question.text) if question else "")
         if evaluation is None or not room.take_table(len(evaluation.timings), words):
             return None
         parent = birth.parent_ids[0] if birth.parent_ids else None
-        before = evaluation_of(self._archive, parent) if parent else None
+        before = judged_evaluation(self._archive, parent, self._audits) if parent else None
         pieces = diff_of(self._source(parent), self._source(birth.id)) if parent else ()
         speedups = before.speedups if before else {}
         return Detail(

@@ -10,6 +10,7 @@ import logging
 import re
 import socket
 import socketserver
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from typing import Any
@@ -34,16 +35,23 @@ _NOTHING = "default-src 'none'"
 
 
 class PageServer(socketserver.ThreadingTCPServer):
-    """Serves the pages of a watch. Raises OSError where the address cannot be had."""
+    """Serves the pages of a watch, and tells `complain` in a line of one that cannot be made.
+
+    Raises OSError where the address cannot be had.
+    """
 
     allow_reuse_address = True
     daemon_threads = True
     block_on_close = False
+    request_queue_size = 128  # a browser with many pages open asks for all of them at once
 
-    def __init__(self, watch: Watch, *, host: str = LOOPBACK, port: int = 0) -> None:
+    def __init__(
+        self, watch: Watch, complain: Callable[[str], object], *, host: str = LOOPBACK, port: int = 0
+    ) -> None:
         host = host.strip("[]")  # as an IPv6 address stands in a URL
         self.address_family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         self.watch = watch
+        self.complain = complain
         self.names = host_names(host)
         super().__init__((str(address[0]), port), _Handler)
         self._host = f"[{host}]" if ":" in host else host
@@ -107,7 +115,11 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:  # http.server's name
         """The page, or 304 where the browser has it."""
-        page = self.server.watch.page(self.path.partition("?")[0])
+        try:
+            page = self.server.watch.page(self.path.partition("?")[0])
+        except Exception as error:  # noqa: BLE001  # a fault of ours; the other pages are still good
+            self._refuse_with(error)
+            return
         if page is None:
             self.send_error(HTTPStatus.NOT_FOUND)
         elif self.headers.get("If-None-Match") == page.tag:
@@ -117,9 +129,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_HEAD = do_GET  # noqa: N815  # http.server's name
 
+    def _refuse_with(self, error: Exception) -> None:
+        said = " ".join(f"the page cannot be made: {type(error).__name__}: {error}".split())
+        logger.error("%s", said, exc_info=error)
+        self.server.complain(said)
+        self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR, said)
+
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
-        """One line of text."""
-        text = f"{code} {HTTPStatus(code).phrase}\n".encode()
+        """One line of text; http.server's own messages repeat what was asked for, and are left out."""
+        told = f": {message}" if message and code == HTTPStatus.INTERNAL_SERVER_ERROR else ""
+        text = f"{code} {HTTPStatus(code).phrase}{told}\n".encode("utf-8", "replace")
         self.close_connection = True
         self._send(HTTPStatus(code), "text/plain", Served(body=text, policy=_NOTHING, tag=""))
 

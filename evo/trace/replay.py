@@ -56,11 +56,12 @@ def replay(trace: Trace, runs: Path, name: str, console: RunConsole) -> Replayed
     """Search again in a new folder below `runs`, as far as the trace goes.
 
     The costs and the calls of tools are copied: a replay has none of its own. Raises TraceError for settings that this
-    version cannot use, before there is a folder, and RunFault.
+    version cannot use and for seeds that were not measured, before there is a folder, and RunFault.
     """
     config, settled = _configuration(trace.settings), _settled(trace.settings)
     if config.evolution.kind is EvolutionKind.steady:
         raise TraceError("a steady search depends on when each candidate was done, which no trace holds: not replayed")
+    _require_a_measured_seed(trace)
     folder = create_run_folder(runs, name)
     config = _with_files_of(trace, config, folder)
     with create_archive(folder) as archive:
@@ -144,6 +145,12 @@ def _follow(trace: Trace, toolbox: base.Toolbox, archive: Archive) -> None:
 
     toolbox.register("stop", stop)
     toolbox.register("vary", vary_under)
+
+
+def _require_a_measured_seed(trace: Trace) -> None:
+    if not any(source_sha256(seed) in trace.evaluations for seed in trace.seeds):
+        names = ", ".join(map(individual_id, trace.seeds))
+        raise TraceError(f"the trace lacks the evaluation of its seed {names}; export the run once that is measured")
 
 
 def _configuration(settings: Mapping[str, Any]) -> Config:

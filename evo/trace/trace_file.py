@@ -40,14 +40,15 @@ def write_trace(path: Path, lines: Iterable[Line]) -> None:
     """
     if path.exists():
         raise TraceError(f"{path} is there already; name another file")
-    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+    temporary = path.parent / f"{path.name}.{os.getpid()}.tmp"
     try:
         with temporary.open("wb") as raw, _compressing(raw, path.suffix) as file:
             for line in sealed(lines):
                 file.write(line)
         temporary.replace(path)
     except OSError as error:
-        raise TraceError(f"{path} cannot be written ({error}); name another file or make room") from error
+        why = error.strerror or error
+        raise TraceError(f"{path} cannot be written ({why}); name another file or make room") from error
     finally:
         temporary.unlink(missing_ok=True)
 

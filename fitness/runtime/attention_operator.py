@@ -11,7 +11,7 @@ from typing import Protocol
 import torch
 
 from fitness.backends.backend import Tensors
-from fitness.runtime.call_scenario import call_scenario
+from fitness.runtime.call_scenario import call_scenario, check_tensors, require_tensors
 from fitness.scenario import Scenario
 
 KEPT_CALLS = 1024  # shapes that stay ready; the oldest makes room
@@ -38,16 +38,20 @@ class AttentionOperator:
     """A kernel as `o, lse = attention(q, k, v, causal=True)`: a torch operator under the name `name`.
 
     `torch.compile` takes it whole and CUDA graphs capture it. It is a forward pass: torch refuses to go backward
-    through it. `open_device` is asked once for each device that a call's tensors lie on.
+    through it. `open_device` is asked once for each device that a call's tensors lie on, after `check` has let the
+    call's shape pass: it may raise CandidateFault.
     """
 
-    def __init__(self, name: str, open_device: Callable[[torch.device], Device]) -> None:
+    def __init__(
+        self, name: str, open_device: Callable[[torch.device], Device], check: Callable[[Scenario], object]
+    ) -> None:
         self._open_device = open_device
+        self._check = check
         self._devices: dict[torch.device, Device] = {}
         self._calls: dict[object, PreparedCall] = {}
         self._preparing = threading.Lock()
         self.torch_operator = torch.library.custom_op(name, self._run, mutates_args=(), schema=_SCHEMA)
-        self.torch_operator.register_fake(lambda q, *_others: _results(q))
+        self.torch_operator.register_fake(_traced)
 
     def __call__(
         self,
@@ -65,9 +69,11 @@ class AttentionOperator:
         address is no multiple of 128, is copied first. The first call of a shape plans, and compiles what is not in the
         cache, which no CUDA graph can capture.
 
-        Raises ValueError for tensors that do not belong together, CandidateFault where the kernel does not support
-        them or does not launch, EnvironmentFault where there is no GPU or a package is missing.
+        Raises TypeError for what is no tensor, ValueError for tensors that do not belong together, CandidateFault where
+        the kernel does not support them or does not launch, EnvironmentFault where there is no GPU or a package is
+        missing.
         """
+        require_tensors({"q": q, "k": k, "v": v})  # torch's own word for it names its schema
         results: tuple[torch.Tensor, torch.Tensor] = self.torch_operator(q, k, v, causal, softmax_scale)
         return results
 
@@ -83,6 +89,7 @@ class AttentionOperator:
 
     def _prepared(self, key: object, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool) -> PreparedCall:
         scenario = call_scenario(q, k, v, causal=causal)
+        self._check(scenario)
         with self._preparing:
             if key in self._calls:  # another thread was here first
                 return self._calls[key]
@@ -100,8 +107,16 @@ class AttentionOperator:
 _SCHEMA = "(Tensor q, Tensor k, Tensor v, bool causal, float? softmax_scale) -> (Tensor, Tensor)"
 
 
+def _traced(
+    q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, causal: bool, softmax_scale: float | None  # noqa: ARG001  # torch's
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """What a call gives where tensors have shapes alone, and whatever it refuses is refused."""
+    check_tensors(q, k, v)
+    return _results(q)
+
+
 def _results(q: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """o and lse, unwritten. torch traces with it too, on tensors that have a shape alone."""
+    """o and lse, unwritten."""
     batch, seqlen_q, heads, _ = q.shape
     o = torch.empty(q.shape, dtype=q.dtype, device=q.device)
     return o, torch.empty((batch, heads, seqlen_q), dtype=torch.float32, device=q.device)

@@ -6,10 +6,22 @@ from pathlib import Path
 import pytest
 from audited_judge import AuditedJudge, failed_check, passed_check, wide
 from small_records import attempt, individual, known, passed
-from small_search import SOURCE, assemble, every_kernel, judge_knobs, run_part, small_config, snapshot
+from small_search import (
+    MACHINE,
+    SOURCE,
+    KnobJudge,
+    assemble,
+    every_kernel,
+    judge_knobs,
+    run_part,
+    small_config,
+    snapshot,
+)
 
 from evo.auditing import Auditing
+from evo.auditors import build_auditing
 from evo.audits import AUDIT_EVENT, CHAMPION_EVENT, recorded_audits
+from evo.choices import settle
 from evo.config import Config
 from evo.history import History
 from evo.moments import lineage_history
@@ -98,6 +110,17 @@ def test_an_audit_that_the_archive_holds_is_used_and_not_made_again(archive: Arc
     cheat = again.judged("cheat", 5.0, again.seed)
     assert again.auditing.auditor is not None
     assert again.history.geomean(cheat.id) == 0.0
+
+
+def test_with_audits_switched_off_one_that_the_archive_holds_still_counts(archive: Archive) -> None:
+    Scene(archive, Listed(refused=("cheat\n",))).judged("cheat", 5.0, Scene(archive, None).seed)
+    config, history = small_config(), History()
+    config.audit = False
+    auditing = build_auditing(config, settle(config, MACHINE), KnobJudge(), archive, history, pytest.fail)
+    assert auditing.auditor is None
+    cheat = known(history, individual("cheat", 1, known(history, individual("seed", -1))))
+    history.add_evaluation(cheat.parent_ids[0], passed("seed\n", {"x": 1.0}))
+    assert auditing.judged(cheat, passed(cheat.source, {"x": 5.0})).status is Status.INCORRECT
 
 
 def test_without_anybody_to_audit_a_win_stands_as_it_was_measured(archive: Archive) -> None:

@@ -10,6 +10,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,25 @@ def test_help_is_no_fault(shell: Shell, word: str) -> None:
     assert shell.out.getvalue().startswith("usage: evo COMMAND")
 
 
+@pytest.mark.parametrize("word", ["-h", "--help"])
+@pytest.mark.parametrize("name", [name for name in COMMANDS if name != "evolve"])
+def test_every_command_says_how_it_is_used(shell: Shell, name: str, word: str) -> None:
+    assert shell(name, word) == 0
+    assert shell.out.getvalue().startswith(f"usage: evo {name} ")
+    assert shell.out.getvalue().count("\n") == 1
+
+
+def test_evolve_leaves_its_help_to_hydra(tmp_path: Path) -> None:
+    told = evo(tmp_path, "evolve", "--help")
+    assert told.returncode == 0
+    assert "suite:" in told.stdout
+
+
+def test_the_version(shell: Shell) -> None:
+    assert shell("--version") == 0
+    assert shell.out.getvalue() == f"evo {version('question-evo')}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
@@ -73,6 +93,8 @@ def test_help_is_no_fault(shell: Shell, word: str) -> None:
         (["evolve", "questions.files=[nowhere.yaml]"], "evo: nowhere.yaml: cannot be read"),
         (["evolve", "answerer=openai", "answerer.model=m", "answerer.usd_per_million_prompt_tokens=-1"],
          "evo: answerer.usd_per_million_prompt_tokens=-1.0: expected at least 0"),
+        (["evolve", "experiment=single_shot", "single_shot.questions=99999"],
+         " questions of the bank can be put in the styles question, "),
         (["evolve", "resume=nowhere"], "no such run"),
         (["evolve", "resume=a.file"], "this is a file; expected the folder of a run"),
         (["evolve", "resume=a.folder"], "this folder is no run: it holds no archive.sqlite"),
@@ -171,6 +193,15 @@ def test_a_folders_word_is_not_enough_to_run_a_models_code(tmp_path: Path, small
     resumed = evo(tmp_path, "evolve", "resume=trusting", "stop.generations=2")
     said = "evo: resume: the run was begun with backend.run_model_code=true; to allow or forbid that here, say it again"
     assert (resumed.returncode, resumed.stderr.splitlines()) == (2, [said])
+    words_of_folder = tmp_path / "runs" / "trusting" / ".hydra" / "overrides.yaml"
+    kept = words_of_folder.read_text(encoding="utf-8")
+    words_of_folder.write_text(kept.replace("- backend.run", "- ++backend.run"), encoding="utf-8")
+    assert evo(tmp_path, "evolve", "resume=trusting", "stop.generations=2").stderr.splitlines() == [said]
+    words_of_folder.write_text(f"{kept}- +hydra.callbacks.x._target_=os.system\n", encoding="utf-8")
+    strange = evo(tmp_path, "evolve", "resume=trusting", "backend.run_model_code=true")
+    assert strange.returncode == 2
+    assert "holds +hydra.callbacks.x._target_=os.system, which can run any code" in strange.stderr
+    words_of_folder.write_text(kept, encoding="utf-8")
     allowed = evo(tmp_path, "evolve", "resume=trusting", "stop.generations=2", "backend.run_model_code=true")
     assert allowed.returncode == 0
 

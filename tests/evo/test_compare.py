@@ -22,6 +22,7 @@ from evo.compare.runs import Run, find_runs, read_run
 from evo.compare.summary import Comparison, compare_runs
 from evo.compare.words import cautions, conclusions
 from evo.settings import ConfigError
+from evo.sweep import create_sweep
 from population.run_folder import create_run_folder
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
@@ -189,6 +190,14 @@ def test_a_folder_stands_for_the_runs_below_it_and_each_counts_once(here: Path) 
     assert list(found) == ["sweep/0", "sweep/1", "sweep/2", "sweep/10"]
     write_run(here / "other" / "sweep", "0", [0.5])
     assert list(find_runs(["sweep/0", "other/sweep/0"])) == ["sweep/0", "other/sweep/0"]
+
+
+def test_a_sweeps_job_is_called_by_the_sweeps_name_too(here: Path) -> None:
+    sweep = create_sweep(here / "runs", "styles", ["rng_seed=0,1"])
+    for job in sweep.jobs():
+        job.archive.touch()
+    assert list(find_runs(["styles/1"])) == ["styles/1"]
+    assert list(find_runs(["styles", "runs/styles/1"])) == ["styles/0", "styles/1"]
 
 
 def test_real_searches_are_compared_by_a_number(here: Path) -> None:

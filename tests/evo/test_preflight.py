@@ -14,10 +14,10 @@ from evo.settings import ConfigError, compose_config
 from fitness.manifest import with_knobs
 
 
-def checked(*overrides: str) -> None:
+def checked(*overrides: str, begun: bool = False) -> None:
     config = compose_config(["backend=host", *overrides])
     settled = settle(config, MACHINE)
-    refuse_pointless(_with_seeds(config, settled.seeds), settled)
+    refuse_pointless(_with_seeds(config, settled.seeds), settled, begun=begun)
 
 
 def _with_seeds(config: Config, seeds: tuple[str, ...]) -> Config:
@@ -54,3 +54,12 @@ def test_a_models_code_runs_on_the_host_by_the_users_word_alone() -> None:
     with pytest.raises(ConfigError, match="answerer=openai on the host backend"):
         checked("answerer=openai", "answerer.model=m")
     checked("answerer=openai", "answerer.model=m", "backend.run_model_code=true")
+
+
+def test_the_seeds_of_a_run_that_has_begun_are_not_looked_for(tmp_path: Path) -> None:
+    gone = f"seeds=[{tmp_path / 'gone.cu'}]"
+    with pytest.raises(ConfigError, match="cannot be read"):
+        checked(gone)
+    checked(gone, begun=True)
+    with pytest.raises(ConfigError, match="answerer=openai on the host backend"):
+        checked(gone, "answerer=openai", "answerer.model=m", begun=True)

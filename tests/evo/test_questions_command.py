@@ -1,5 +1,6 @@
 """`evo questions`: what a run's questions brought, a person's question to a running search, and the way into a bank."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -9,6 +10,8 @@ from by_files import Said, evo, names
 from small_search import KnobJudge, run_part, small_config, snapshot
 
 from evo.added_questions import add_question, question_files, questions_taken_in
+from evo.attempt_events import recorded_attempts
+from evo.history import Outcome
 from evo.question_records import bank_entries, promotions, question_rows
 from evo.stop import StopSearch
 from fitness.evaluation import Evaluation
@@ -77,6 +80,13 @@ def test_a_persons_question_is_asked_first_credited_and_asked_again(finished: Ru
     assert f"Question: {ROWS.text}" in prompt.text
 
 
+def test_one_that_is_no_text_is_refused(folder: RunFolder) -> None:
+    run_part(small_config(generations=0), folder)
+    said = evo("questions", "add", str(folder.path), "Which \udcff?")
+    assert (said.code, said.errors) == (2, "evo: questions add: the question is not UTF-8 text\n")
+    assert question_files(folder.questions) == []
+
+
 def test_one_can_be_added_while_another_process_writes(folder: RunFolder) -> None:
     run_part(small_config(generations=0), folder)
     with open_archive(folder):
@@ -132,6 +142,25 @@ def test_the_rows_of_a_run_agree_with_what_its_sampler_has_learnt(finished: RunF
     assert rows[ROWS.id].layer == "launch"
     assert rows[ROWS.id].moments[0] == "any"
     assert sum(row.statistics.asked for row in rows.values()) == 16
+
+
+def test_a_question_that_moved_its_line_to_another_layer_says_from_which(finished: RunFolder) -> None:
+    with read_archive(finished) as archive:
+        rows, attempts = question_rows(archive), recorded_attempts(archive)
+    made_in = {each.child_id: each.layer for each in attempts if each.outcome is Outcome.CHILD}
+    for row in rows:
+        came_from = [
+            made_in[each.parent_ids[0]]
+            for each in attempts
+            if each.question_id == row.statistics.question_id
+            and each.outcome is Outcome.CHILD
+            and made_in.get(each.parent_ids[0], row.layer) != row.layer
+        ]
+        assert dict(row.moved_from) == Counter(came_from)
+    moved = next(row for row in rows if row.moved_from)
+    layer, times = moved.moved_from[0]
+    said = evo("questions", "list", str(finished.path)).out
+    assert f"    moved a line to {moved.layer} from {layer} {times} ×" in said
 
 
 def test_the_list_of_a_run_shows_each_question_and_what_waits(finished: RunFolder) -> None:

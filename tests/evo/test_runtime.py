@@ -45,3 +45,28 @@ def test_tensors_that_are_on_no_gpu(tmp_path):
     with pytest.raises(EnvironmentFault, match="the tensors are on cpu; the kernel needs an NVIDIA GPU"):
         attention(q, q, q, causal=True)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shape_outside_supports_is_told_before_the_missing_gpu(tmp_path):
+    q = torch.zeros(1, 8, 2, 72, dtype=torch.bfloat16)
+    with pytest.raises(CandidateFault, match="supports") as caught:
+        load_kernel(MMA, cache=tmp_path)(q, q, q)
+    assert caught.value.status is Status.UNSUPPORTED
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path):
+    path = tmp_path / "kernel.cu"
+    path.write_bytes(b"// \xff\n")
+    with pytest.raises(CandidateFault) as caught:
+        load_kernel(path, cache=tmp_path)
+    assert (caught.value.status, caught.value.reason) == (
+        Status.INVALID, f"{path} is not UTF-8 text: invalid start byte at byte 3",
+    )  # fmt: skip
+
+
+def test_a_cache_that_is_a_file_is_one_line(tmp_path):
+    file = tmp_path / "file"
+    file.touch()
+    with pytest.raises(EnvironmentFault) as caught:
+        load_kernel(MMA, cache=file)
+    assert str(caught.value) == f"cache={file}: this is a file; expected a folder, which need not be there yet"

@@ -79,8 +79,8 @@ def test_jobs_are_all_combinations_and_words_of_hydra_are_no_jobs() -> None:
 @pytest.mark.parametrize(
     ("word", "said"),
     [
-        ("hydra/launcher=joblib", "not installed; install it with: pip install 'question-evo[joblib]'"),
-        ("hydra/launcher=submitit_slurm", "not installed; install it with: pip install 'question-evo[submitit]'"),
+        ("hydra/launcher=joblib", "not installed; install it with: pip install hydra-joblib-launcher"),
+        ("hydra/launcher=submitit_slurm", "not installed; install it with: pip install hydra-submitit-launcher"),
         ("hydra/sweeper=optuna", "a sweep here goes through all combinations of the values; leave it out"),
     ],
 )

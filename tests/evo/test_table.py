@@ -6,18 +6,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from audited_judge import failed_check
 from rich.console import Console
 from small_search import judge_knobs, run_part, small_config, snapshot
 
+from evo.audits import AUDIT_EVENT
 from evo.commands.table import table
 from evo.exported_table import gather_evaluations
 from evo.settings import ConfigError
+from fitness.audit_record import Audit, refused
 from fitness.backends.recorded import RecordedEvaluator, load_table
-from fitness.evaluation import Evaluation
+from fitness.evaluation import Evaluation, Status
 from population.archive import open_archive
-from population.atomic_file import strict_json
+from population.atomic_file import parse_json, strict_json
 from population.individual import Individual
-from population.records import EvaluationRecord
+from population.records import EvaluationRecord, EventRecord
 from population.run_folder import RunFolder, create_run_folder
 
 
@@ -60,6 +63,19 @@ def test_a_search_in_the_table_of_a_run_is_that_run_again(tmp_path: Path, run: R
     again = create_run_folder(tmp_path / "runs", "again")
     run_part(small_config(generations=2), again, served)
     assert snapshot(again) == snapshot(run)
+
+
+def test_what_an_audit_refused_is_wrong_in_the_table_too(tmp_path: Path, run: RunFolder) -> None:
+    [seed, *others] = gather_evaluations({"first": run})
+    audit = Audit(why=("far ahead",), checks=(failed_check(),))
+    with open_archive(run) as archive:
+        name = next(iter(archive.scores())).individual_id
+        archive.record_event(EventRecord(kind=AUDIT_EVENT, key=name, record=strict_json(audit.to_json())))
+    said_of(tmp_path, "first", "--out", "t.jsonl")
+    rows = [Evaluation.from_json(parse_json(row)) for row in (tmp_path / "t.jsonl").read_text().splitlines()]
+    assert seed.status is Status.PASSED
+    assert rows == [refused(seed, audit), *others]
+    assert (rows[0].status, rows[0].geomean, rows[0].timings) == (Status.INCORRECT, None, ())
 
 
 def test_an_evaluation_that_two_runs_share_is_there_once(tmp_path: Path, run: RunFolder) -> None:

@@ -101,6 +101,47 @@ def test_a_speed_that_does_not_come_again_fails_where_the_clock_is_steady(on_gpu
     assert auditing.audit(source("right"), lucky)[0].finding is finding
 
 
+def remeasured(*found):
+    """The first check of a right kernel that was 2.0 times as fast, and how often it was measured for it."""
+    class Uneven(Device):
+        def measure(self, job):
+            self.outcomes = {"right": outcomes.pop(0)}
+            return super().measure(job)
+
+    outcomes = [measured(2.0), *found]
+    device = Uneven()
+    auditing, judge = auditor(device)
+    check = auditing.audit(source("right"), judge.evaluate(source("right")))[0]
+    return check.finding, check.detail, len(device.jobs) - 1
+
+
+def measured(speedup):
+    timings = tuple(
+        replace(timing(each.name), baseline_ms=(speedup, speedup), baseline_median_ms=speedup, speedup=speedup)
+        for each in SUITE.scenarios
+    )
+    return Measured(status=Status.PASSED, reason="", timings=timings)
+
+
+def test_one_speed_off_is_an_accident():
+    detail = "right again; 1.8000 and 2.0500 × the baseline, 2.0000 × before"
+    assert remeasured(measured(1.8), measured(2.05)) == (Finding.PASSED, detail, 2)
+
+
+def test_a_speed_that_comes_again_is_measured_once():
+    assert remeasured(measured(1.95))[::2] == (Finding.PASSED, 1)
+
+
+def test_a_speed_that_is_off_twice_fails():
+    detail = "right again; 1.8000 and 2.2000 × the baseline, 2.0000 × before"
+    assert remeasured(measured(1.8), measured(2.2)) == (Finding.FAILED, detail, 2)
+
+
+def test_a_second_measurement_that_is_wrong_fails():
+    wrong = Measured(status=Status.INCORRECT, reason="wrong output")
+    assert remeasured(measured(1.8), wrong) == (Finding.FAILED, "INCORRECT: wrong output", 2)
+
+
 def test_a_speedup_that_bulk_denies_twice_fails():
     name = SUITE.scenarios[1].name
     device = Device(bulk=[{name: 0.8}, {name: 0.85}])
@@ -146,6 +187,19 @@ def test_sizes_that_the_candidate_does_not_support_are_skipped():
     checks = {check.name: check for check in auditing.audit(outside, judge.evaluate(outside))}
     assert checks["time against work"].finding is Finding.SKIPPED
     assert "UNSUPPORTED" in checks["time against work"].detail
+
+
+def test_a_suite_that_is_too_large_to_be_scaled_is_skipped():
+    """b4 h64 s16384 d128 moves four tensors of 1 GiB each, and four times as much at four times its batch."""
+    large = scenario(batch=4, heads=64, kv_heads=64, seqlen_q=16384, seqlen_k=16384, head_dim=128)
+    device = Device()
+    judge = evaluator(device).on(Suite(name="large", scenarios=(large,)), JudgeSettings(bootstrap_draws=10))
+    auditing = Auditor(judge, device, on_gpu=True, sanitizer=Sanitizer(None, {}), rng=random.Random(1))
+    text = source("right").replace("head_dim <= 64", "head_dim <= 128")
+    found = {check.name: check for check in auditing.audit(text, judge.evaluate(text))}
+    assert found["time against work"].finding is Finding.SKIPPED
+    assert found["time against work"].detail == "at 4 times its batch every scenario moves more than 8 GiB"
+    assert set(found) > set(TOOLS)
 
 
 def test_the_fastest_scenarios_are_scaled_in_batch_within_memory():

@@ -16,9 +16,9 @@ def build():
     """Compiles a source in this process to its cubin and PTX."""
     nvrtc = pytest.importorskip("cupy").cuda.nvrtc
 
-    def build(source):
+    def build(source, arch="sm_90a"):
         program = nvrtc.createProgram(source, "candidate.cu", [], [])
-        nvrtc.compileProgram(program, [*options_for("sm_90a")])
+        nvrtc.compileProgram(program, [*options_for(arch)])
         cubin, ptx = nvrtc.getCUBIN(program), nvrtc.getPTX(program).decode()
         nvrtc.destroyProgram(program)
         return cubin, ptx
@@ -69,6 +69,20 @@ def test_what_could_be_written_is_told_from_what_is_only_read(build, declaration
     cubin, ptx = build(f"{declaration}\n{KERNEL.format(body)}")
     found = [name for name in read_cubin(cubin).writable if name not in only_read(ptx)]
     assert {re.sub(r"\$__(\w+)__\d+\$\d+", r"\1", name) for name in found} == written  # ptxas renames what asm declares
+
+
+@pytest.mark.parametrize(
+    ("declaration", "body", "written"),
+    [
+        ("", "__shared__ int s[64]; s[threadIdx.x] = i; __syncthreads(); o[0] = s[i];", ()),
+        ("constexpr int T = 3;", "o[0] = i * T;", ("T",)),  # only read, which its PTX tells
+        ("__device__ int T;", "o[0] = T++;", ("T",)),
+        ("__device__ int T = 1, U;", "o[0] = T++ + U++;", ("T", "U")),
+    ],
+)
+def test_a_cubin_for_blackwell_holds_its_sections_twice_and_a_variable_once(build, declaration, body, written):
+    cubin, _ = build(f"{declaration}\n{KERNEL.format(body)}", "sm_100a")
+    assert read_cubin(cubin) == Cubin(kernels=("k",), writable=written, imported=())
 
 
 def test_the_heap_of_the_device_is_an_import(build):

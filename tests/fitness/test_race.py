@@ -1,5 +1,6 @@
 """When a candidate that is being timed is given up: only where no speedup that the roof allows could save it."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -28,7 +29,9 @@ def test_what_can_be_reached_is_the_mean_of_upper_ends_and_ceilings():
 
 
 def test_a_scenario_without_a_ceiling_keeps_everything_within_reach():
-    require_reach([timed("a", speedup=0.001)], NAMES, Bar(geomean=1e9, ceilings={"a": 1.0}))
+    bar = Bar(geomean=1e9, ceilings={"a": 1.0})
+    assert reachable([timed("a", speedup=0.001)], NAMES, bar) == math.inf
+    require_reach([timed("a", speedup=0.001)], NAMES, bar)
 
 
 def test_only_what_is_out_of_reach_is_stopped_and_the_reason_says_by_how_much():
@@ -44,7 +47,9 @@ def test_only_what_is_out_of_reach_is_stopped_and_the_reason_says_by_how_much():
 
 
 def test_what_is_timed_to_the_end_has_a_score_however_low():
-    require_reach([timed("a", speedup=0.1), timed("b", speedup=0.1)], NAMES, Bar(geomean=5.0, ceilings={}))
+    timings, bar = [timed("a", speedup=0.1), timed("b", speedup=0.1)], Bar(geomean=5.0, ceilings={})
+    assert reachable(timings, NAMES, bar) < bar.geomean
+    require_reach(timings, NAMES, bar)
 
 
 def test_the_bar_is_the_last_that_would_survive():

@@ -1,14 +1,22 @@
 """What the output of compute-sanitizer's tools says of a candidate, and what becomes of tools that cannot say."""
 
+import os
+import select
+import signal
 import stat
+import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 from fitness.audit_record import Finding
 from fitness.sanitized import Sanitized
 from fitness.sanitizer import Sanitizer, ToolRun, read_report
 from tests.fitness.fake_device import plan, scenario
+from tests.fitness.test_process import wait_for_end
 
+ROOT = Path(__file__).parents[2]
 MEMCHECK = """========= COMPUTE-SANITIZER
 ========= Invalid __global__ read of size 4 bytes
 =========     at attention+0x170
@@ -34,6 +42,10 @@ OTHERS = """========= COMPUTE-SANITIZER
 ========= ERROR SUMMARY: 2 errors
 """
 CLEAN = "========= COMPUTE-SANITIZER\n========= ERROR SUMMARY: 0 errors\n"
+
+
+class InterruptedSearch(Exception):
+    """What a handler may raise besides."""
 
 
 def said(output, *, exit_code=0, timed_out=False):
@@ -103,6 +115,63 @@ def test_the_tool_gets_its_name_our_runner_and_no_key(tmp_path):
     found = Sanitizer(program, {"OPENAI_API_KEY": "secret", "PYTHONPATH": ""}).check("racecheck", job())
     assert found.finding is Finding.FAILED
     assert "--tool racecheck ['-m', 'fitness.sanitized'] True False" in found.detail
+
+
+@pytest.mark.parametrize("interruption", [KeyboardInterrupt, InterruptedSearch])
+def test_an_interruption_ends_the_tool_at_once(tmp_path, interruption):
+    """The tool never ends by itself, so that whoever waits for it does not return."""
+    program, ready = endless(tmp_path)
+
+    def interrupt(*_):
+        if select.select([ready], [], [], 0)[0]:  # the tool is at work
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            raise interruption
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1, 0.1)
+        with pytest.raises(interruption):
+            Sanitizer(program, {}).check("memcheck", job())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert [wait_for_end(pid) for pid in at_work(ready)] == [True, True]
+
+
+def test_the_tool_goes_with_a_parent_that_is_killed(tmp_path):
+    script = (
+        "import sys\nfrom pathlib import Path\n"
+        "from tests.fitness.test_sanitizer import Sanitizer, job\n"
+        "Sanitizer(Path(sys.argv[1]), {}).check('memcheck', job())\n"
+    )
+    program, ready = endless(tmp_path)
+    with subprocess.Popen([sys.executable, "-c", script, program], cwd=ROOT) as parent:
+        pids = at_work(ready)
+        parent.kill()
+    assert [wait_for_end(pid) for pid in pids] == [True, True]
+
+
+def endless(folder):
+    """A tool that never ends, and the pipe into which it writes its process id and that of a child."""
+    program = folder / "compute-sanitizer"
+    os.mkfifo(folder / "ready")
+    program.write_text(
+        f"#!{sys.executable}\nimport os, signal\n"
+        "child = os.fork()\n"
+        "if child:\n"
+        f"    with open({str(folder / 'ready')!r}, 'w') as ready:\n"
+        "        print(os.getpid(), child, file=ready)\n"
+        "while True:\n    signal.pause()\n"
+    )
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    return program, os.open(folder / "ready", os.O_RDONLY | os.O_NONBLOCK)
+
+
+def at_work(ready):
+    """The process ids of a tool that has started, and of its child."""
+    assert select.select([ready], [], [], 60)[0], "the tool does not start"
+    with os.fdopen(ready) as pipe:
+        return tuple(map(int, pipe.read().split()))
 
 
 def job():

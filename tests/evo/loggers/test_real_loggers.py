@@ -66,9 +66,10 @@ def test_tensorboard_draws_a_resumed_run_as_one(tmp_path: Path) -> None:
     assert b"question" in content
 
 
-def test_mlflow_goes_on_with_the_run_that_it_began(tmp_path: Path) -> None:
+@pytest.mark.parametrize("scheme", ["", "file:"])
+def test_mlflow_goes_on_with_the_run_that_it_began(tmp_path: Path, scheme: str) -> None:
     mlflow = pytest.importorskip("mlflow")
-    uri = f"file:{tmp_path / 'mlruns'}"
+    uri = f"{scheme}{tmp_path / 'mlruns'}"
     logger = LoggerConfig(kind=LoggerKind.mlflow, tracking_uri=uri, experiment="tests")
     folder, said = in_two_parts(tmp_path, logger)
     assert "failed" not in said.replace("failures", "")

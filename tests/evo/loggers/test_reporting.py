@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from small_records import attempt, failed, individual, known, passed
@@ -10,7 +11,7 @@ from small_search import small_config
 from evo.config import LoggerConfig, LoggerKind
 from evo.history import History
 from evo.loggers.logger import Forgiving
-from evo.loggers.reporting import Report, figures_of, require_logger
+from evo.loggers.reporting import MLFLOW_EVENT, Report, figures_of, opened, require_logger
 from evo.settings import ConfigError
 from evo.stop import Interrupted
 from evo.tracking import Tracker
@@ -94,6 +95,22 @@ def test_a_logger_that_fails_is_given_up_with_one_warning() -> None:
     assert warned == ["logger=mlflow failed, and the run goes on without it: OSError: no room"]
 
 
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        ("It is in maintenance mode. Migrate by mlflow migrate. See the documentation.", "It is in maintenance mode"),
+        ("version 1.2.3 of it is too old", "version 1.2.3 of it is too old"),
+        ("x" * 201, "x" * 199 + "…"),
+        ("x" * 200, "x" * 200),
+        ("", ""),
+    ],
+)
+def test_of_a_long_story_the_first_sentence_is_told(error: str, said: str) -> None:
+    warned: list[str] = []
+    Forgiving("mlflow", lambda: Told(fails_from=1, with_error=OSError(error)), warned.append).log({}, 1)
+    assert warned == [f"logger=mlflow failed, and the run goes on without it: OSError: {said}"]
+
+
 def test_a_logger_that_cannot_be_opened_is_given_up_too() -> None:
     def open_logger() -> Told:
         raise ConnectionError("nobody there")
@@ -102,6 +119,31 @@ def test_a_logger_that_cannot_be_opened_is_given_up_too() -> None:
     forgiving = Forgiving("mlflow", open_logger, warned.append)
     forgiving.log({}, 1)
     assert warned == ["logger=mlflow failed, and the run goes on without it: ConnectionError: nobody there"]
+
+
+def test_a_secret_in_the_address_is_in_no_event_and_no_parameter(tmp_path: Path) -> None:
+    made: list[Mapping[str, Any]] = []
+
+    def begin(**options: Any) -> Told:
+        made.append(options)
+        if options["known"] is None:
+            options["remember"]("run 7")
+        return Told()
+
+    config = small_config()
+    folder = create_run_folder(tmp_path, "run")
+    with create_archive(folder) as archive:
+        for address in ("https://me:s3cret@ml.example", "https://me:another@ml.example", "https://elsewhere.example"):
+            config.logger = LoggerConfig(kind=LoggerKind.mlflow, tracking_uri=address)
+            opened(config, folder, archive, lambda: begin)
+        events = [(event.kind, event.key, event.record) for event in archive.events()]
+    assert [each["known"] for each in made] == [None, "run 7", None]
+    assert made[0]["tracking_uri"] == "https://me:s3cret@ml.example"
+    assert made[0]["settings"]["logger.tracking_uri"] == "https://ml.example"
+    assert "s3cret" not in "".join(made[0]["settings"].values())
+    assert events == [
+        (MLFLOW_EVENT, "https://ml.example", '"run 7"'), (MLFLOW_EVENT, "https://elsewhere.example", '"run 7"'),
+    ]  # fmt: skip
 
 
 def test_a_signal_that_strikes_in_a_logger_ends_the_run() -> None:
@@ -123,4 +165,3 @@ def test_a_package_that_is_missing_gets_one_line(kind: LoggerKind, package: str)
         f"{package}, or leave the logger out"
     )
     require_logger(small_config(), find=lambda _module: None)
-

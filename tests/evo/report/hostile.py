@@ -8,9 +8,11 @@ from evo.report.account import Account, Change, Detail
 from evo.report.diff import Kind, Piece
 from population.records import QuestionRecord
 
-HOSTILE = (
-    "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" ' & <!-- ]]> {{ 7*7 }} $\\frac{$ \x7f \u202e"
-)
+_TAGS = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" ' & <!-- ]]> {{ 7*7 }} $\\frac{$ \t"
+_UNSEEN = ("\x7f", "\u202e", "\x00", "\x1b", "\ud800", "\udcff", "\u2066", "\u200f", "\x9b")
+
+HOSTILE = _TAGS + " ".join(_UNSEEN)
+SHOWN = _TAGS + " ".join("\ufffd" for _ in _UNSEEN)  # as a page has it
 
 
 def hostile(account: Account) -> Account:

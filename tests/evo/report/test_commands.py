@@ -107,11 +107,24 @@ def test_a_host_that_is_none_of_this_machines_is_one_line(one: RunFolder) -> Non
     code, out, errors = typed("watch", "one", "host=192.0.2.1", "port=0")
     assert (code, out, errors.count("\n")) == (2, "", 1)
     assert errors.startswith("evo: watch: host=192.0.2.1 port=0: ")
+    assert errors.endswith("; expected a name or an address of this machine\n")
+
+
+def test_a_folder_whose_name_is_no_text_has_a_report(here: Path) -> None:
+    made = write_run(here / "runs", "one", [0.5, 0.75]).path
+    run = RunFolder(made.rename(made.with_name(os.fsdecode(b"caf\xe9"))))
+    command = [sys.executable, "-m", "evo", "report", run.path]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONIOENCODING": "utf-8"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, f"written: {here}/runs/caf\\udce9/report.html\n", "")
+    assert parsed(run.report.read_text(encoding="utf-8")).all("h1")[0].text == "caf\ufffd"
 
 
 def test_a_folder_that_cannot_be_written_is_one_line(one: RunFolder) -> None:
-    code, _, errors = typed("report", "one", "--out", "no/such/folder/page.html")
-    assert (code, errors.count("\n")) == (2, 1)
+    for out, why in (("no/such/page.html", "No such file or directory"), ("runs", "Is a directory")):
+        expected = f"evo: {out} cannot be written ({why}); name another file or make room\n"
+        assert typed("report", "one", "--out", out) == (2, "", expected)
+    assert typed("report", "one", "--out", "")[0] == 2
 
 
 @contextlib.contextmanager

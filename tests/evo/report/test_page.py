@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from hostile import HOSTILE, hostile
+from hostile import HOSTILE, SHOWN, hostile
 from pages import inline_hash, parsed, rows_of
 from small_records import timing
 from small_runs import write_run
@@ -136,10 +136,10 @@ def test_whatever_a_run_holds_is_text(account: Account) -> None:
     assert (len(found.all("script")), found.all("img")) == (1, [])
     assert inline_hash(page.html, "script") in page.policy
     assert all(not name.startswith("on") for element in found.elements for name in element.attributes)
-    assert found.all("h1")[0].text == HOSTILE
-    assert {e.text for e in found.all("blockquote")} >= {HOSTILE}
-    assert found.all("ins")[0].text == HOSTILE
-    assert found.all("pre")[-1].text == HOSTILE
+    assert found.all("h1")[0].text == SHOWN
+    assert {e.text for e in found.all("blockquote")} >= {SHOWN}
+    assert found.all("ins")[0].text == SHOWN
+    assert found.all("pre")[-1].text == SHOWN
     assert "49" not in found.all("h1")[0].text
 
 
@@ -151,6 +151,13 @@ def test_hostile_names_and_troubles_are_text_on_the_other_pages(account: Account
     ]
     for page in pages:
         assert (len(parsed(page.html).all("script")), parsed(page.html).all("img")) == (1, [])
+        assert page.html.encode("utf-8").count("\ufffd".encode()) >= 9
+        assert inline_hash(page.html, "script") in page.policy
+
+
+def test_lines_and_tabs_stay_as_they_are(account: Account) -> None:
+    source = "int a;\r\n\tint b;\n"
+    assert parsed(report_page(replace(account, champion_source=source)).html).all("pre")[-1].text == source
 
 
 def test_runs_without_figures_have_pages(tmp_path: Path) -> None:

@@ -8,17 +8,20 @@ from pathlib import Path
 import pytest
 from small_runs import FAILURE, write_run
 
+from evo.audits import AUDIT_EVENT
 from evo.question_records import question_rows
 from evo.report.account import Account
 from evo.report.diff import Kind
 from evo.report.reading import gains_over_last, read_account
 from evo.result import best_of, build_result
 from evo.run_list import RunState
+from fitness.audit_record import Audit, AuditCheck, Finding
 from fitness.evaluation import Evaluation
-from population.archive import create_archive
+from population.archive import create_archive, open_archive
 from population.archive_reader import read_archive
-from population.atomic_file import parse_json
+from population.atomic_file import parse_json, strict_json
 from population.faults import ArchiveError
+from population.records import EventRecord
 from population.run_folder import RunFolder, create_run_folder
 
 
@@ -30,6 +33,13 @@ def account(bred: RunFolder) -> Account:
 def evaluations(run: RunFolder) -> dict[str, Evaluation]:
     with read_archive(run) as archive:
         return {each.individual_id: Evaluation.from_json(parse_json(each.record)) for each in archive.evaluations()}
+
+
+def refuse(run: RunFolder, kernel: str) -> None:
+    check = AuditCheck(name="new inputs", finding=Finding.FAILED, detail="wrong on other inputs")
+    audit = Audit(why=("far ahead",), checks=(check,))
+    with open_archive(run) as archive:
+        archive.record_event(EventRecord(kind=AUDIT_EVENT, key=kernel, record=strict_json(audit.to_json())))
 
 
 def test_counts_and_the_curve_are_those_of_the_result(bred: RunFolder, account: Account) -> None:
@@ -104,6 +114,35 @@ def test_questions_without_a_kernel_and_kernels_without_a_measurement(tmp_path: 
     assert account.spend["cost_usd"] == pytest.approx(0.25 * 4 + 1.0)
     assert [each.geomean for each in account.line] == [pytest.approx(0.8), 0.5]
     assert account.row.state is RunState.INTERRUPTED
+
+
+def test_a_kernel_that_an_audit_refused_is_no_champion_and_no_milestone(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "one", [0.5, 0.8, 2.0, 0.6])
+    seed, next_best, refused, _ = (each.kernel for each in read_account(run, now=0.0).measured)
+    refuse(run, refused)
+    account = read_account(run, now=0.0)
+    assert account.best is not None
+    assert (account.best.kernel, account.best.geomean) == (next_best, pytest.approx(0.8))
+    assert [each.kernel for each in account.milestones] == [seed, next_best]
+    assert [step.kernel for step in account.line] == [next_best, seed]
+    assert account.beside == ()
+    assert account.best_so_far == pytest.approx([0.5, 0.8, 0.8, 0.8])
+    assert account.statuses == {"PASSED": 3, "INCORRECT": 1}
+    assert account.row.best_geomean == account.best.geomean
+
+
+def test_a_parent_that_an_audit_refused_gives_its_child_no_gain(tmp_path: Path) -> None:
+    run = write_run(tmp_path, "one", [0.5, 0.8])
+    seed, child = (each.kernel for each in read_account(run, now=0.0).measured)
+    refuse(run, seed)
+    account = read_account(run, now=0.0)
+    best, parent = account.line
+    assert [each.kernel for each in account.milestones] == [child]
+    assert (best.kernel, best.gain, parent.kernel, parent.geomean) == (child, None, seed, None)
+    assert best.detail is not None
+    assert parent.detail is not None
+    assert [each.parent_speedup for each in best.detail.changes] == [None]
+    assert parent.detail.changes == ()
 
 
 def test_a_run_in_which_nothing_passed(tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 import http.client
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,15 +12,17 @@ from pages import inline_hash
 from small_runs import write_run
 
 from evo.report.server import PageServer, host_names, is_ours
-from evo.report.watching import Watch
+from evo.report.watching import Served, Watch
 from population.archive import open_archive
 from population.records import SpendRecord
 from population.run_folder import RunFolder
 
 
 @contextmanager
-def serving(runs: dict[str, RunFolder]) -> Iterator[PageServer]:
-    with PageServer(Watch(runs, clock=lambda: 0.0)) as server:  # so no page rests
+def serving(
+    runs: dict[str, RunFolder], watch: Watch | None = None, complain: Callable[[str], None] = pytest.fail
+) -> Iterator[PageServer]:
+    with PageServer(watch or Watch(runs, clock=lambda: 0.0), complain) as server:  # so no page rests
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         try:
@@ -76,6 +78,10 @@ def test_the_page_with_headers_that_shut_everything_else_out(server: PageServer)
     assert response.headers["X-Frame-Options"] == "DENY"
     assert response.headers["Server"].strip() == "evo"
     assert "0.7500 ×" in html
+
+
+def test_many_browsers_may_ask_at_once(server: PageServer) -> None:
+    assert server.request_queue_size == 128
 
 
 def test_what_the_browser_has_is_not_sent_again(server: PageServer) -> None:
@@ -180,3 +186,20 @@ def test_several_runs_side_by_side(tmp_path: Path) -> None:
         assert [best in overview for best in ("0.6000", "0.7000")] == [True, True]
         assert "0.7000 ×" in ask(server, "/run/2")[1].decode()
         assert ask(server, "/run/3")[0].status == 404
+
+
+class Broken(Watch):
+    """Fails as a fault of ours would."""
+
+    def page(self, address: str) -> Served | None:
+        raise ZeroDivisionError(f"{address}\nand more")
+
+
+def test_a_page_that_cannot_be_made_is_said_there_and_on_the_terminal(run: RunFolder) -> None:
+    said: list[str] = []
+    with serving({}, Broken({"one": run}), said.append) as server:
+        response, body = ask(server)
+        assert (response.status, response.headers["Content-Type"]) == (500, "text/plain; charset=utf-8")
+        assert body == b"500 Internal Server Error: the page cannot be made: ZeroDivisionError: / and more\n"
+        assert ask(server, method="HEAD")[1] == b""
+    assert said == ["the page cannot be made: ZeroDivisionError: / and more"] * 2

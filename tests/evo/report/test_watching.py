@@ -79,7 +79,7 @@ def test_a_run_that_goes_away_leaves_a_line_and_comes_back(run: RunFolder, tmp_p
 def test_a_run_without_tables_is_told_as_such(tmp_path: Path) -> None:
     folder = create_run_folder(tmp_path, "empty")
     folder.archive.touch()
-    assert "schema version 0" in page(Watch({"empty": folder}, Clock())).body.decode()
+    assert "empty: nothing is recorded there" in page(Watch({"empty": folder}, Clock())).body.decode()
 
 
 def test_one_run_has_one_page(run: RunFolder) -> None:

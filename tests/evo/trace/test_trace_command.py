@@ -180,7 +180,9 @@ def test_a_run_that_went_on_after_its_result_is_told_without_it(here: Path) -> N
         (["export", "--in", "one"], "evo: trace export: --in one; expected"),
         (["export", "nowhere"], "nowhere: no such run"),
         (["export", "one", "--out", "runs"], "evo: runs is there already; name another file"),
-        (["export", "one", "--out", "no/where.jsonl"], "evo: no/where.jsonl cannot be written"),
+        (["export", "one", "--out", "no/where.jsonl"],
+         "evo: no/where.jsonl cannot be written (No such file or directory); name another file or make room"),
+        (["replay", "unmeasured.jsonl"], "evo: the trace lacks the evaluation of its seed k"),
         (["replay"], "evo: trace replay: no trace named"),
         (["replay", "a", "b"], "evo: trace replay: a b; expected"),
         (["replay", "--all"], "evo: trace replay: --all; expected"),
@@ -197,6 +199,8 @@ def test_a_run_that_went_on_after_its_result_is_told_without_it(here: Path) -> N
 )
 def test_what_cannot_be_done_gets_one_line_and_leaves_nothing(here: Path, words: list[str], said: str) -> None:
     whole = evo("export", "one")[1]
+    unmeasured = [line for line in lines_of(whole)[:-1] if line["kind"] != "evaluation"]
+    Path("unmeasured.jsonl").write_bytes(b"".join(sealed(unmeasured)))
     first = lines_of(whole)[0]
     for name, content in {
         "whole": whole,

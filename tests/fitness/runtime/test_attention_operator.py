@@ -7,6 +7,8 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
+from fitness.evaluation import Status
+from fitness.faults import CandidateFault
 from fitness.reference import compute_reference
 from fitness.runtime import attention_operator
 from fitness.runtime.attention_operator import AttentionOperator
@@ -45,13 +47,18 @@ def opened():
     return []
 
 
+def check(scenario):
+    if scenario.head_dim == 72:
+        raise CandidateFault(Status.UNSUPPORTED, "head_dim 72")
+
+
 @pytest.fixture
 def attention(processor, opened):
     def open_device(device):
         opened.append(device)
         return processor
 
-    return AttentionOperator(f"evo_tests::attention_{next(NUMBERS)}", open_device)
+    return AttentionOperator(f"evo_tests::attention_{next(NUMBERS)}", open_device, check)
 
 
 def inputs(*, batch=2, heads=4, kv_heads=2, seqlen_q=9, seqlen_k=None, head_dim=16, dtype=torch.bfloat16):
@@ -149,6 +156,74 @@ def test_tensors_that_do_not_fit_reach_no_device(attention, opened):
     assert opened == []
 
 
+def test_what_is_no_tensor_is_named(attention):
+    q, _, v = inputs()
+    with pytest.raises(TypeError, match=r"^k is NoneType; expected a tensor"):
+        attention(q, None, v)
+
+
+def test_a_shape_that_the_kernel_does_not_take_reaches_no_device(attention, opened):
+    with pytest.raises(CandidateFault, match="head_dim 72"):
+        attention(*inputs(head_dim=72))
+    assert opened == []
+
+
+def meta(*shape, dtype=torch.bfloat16):
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("q", "k", "message"),
+    [
+        (torch.zeros(2, 5, 4, 64, dtype=torch.bfloat16), meta(2, 5, 4, 64), "q on cpu, k on meta, v on meta"),
+        (meta(2, 5, 4, 64, dtype=torch.float32), meta(2, 5, 4, 64, dtype=torch.float32), "q torch.float32"),
+        (meta(2, 5, 2, 64), meta(2, 5, 3, 64), "q has 2 heads and k and v 3"),
+        (meta(5, 4, 64), meta(5, 4, 64), "expected four dimensions"),
+        (meta(2, 5, 4, 64), meta(1, 5, 4, 64), "expected the same batch and head_dim"),
+    ],
+)
+def test_tracing_refuses_what_a_call_refuses(attention, q, k, message):
+    with pytest.raises(ValueError, match=message):
+        attention(q, k, k)
+
+
+def test_torch_compile_is_told_what_does_not_fit(attention):
+    torch.compiler.reset()
+    compiled = torch.compile(lambda q, k, v: attention(q, k, v), fullgraph=True, backend="aot_eager", dynamic=True)
+    q, k, v = inputs(heads=4, kv_heads=3)
+    with pytest.raises(RuntimeError, match="expected a number of heads in q that theirs divides"):
+        compiled(q, k, v)
+
+
+def test_one_trace_serves_all_lengths(attention):
+    """The checks hold no length fixed. Of the first sizes no two are equal, or torch would keep them so."""
+    torch.compiler.reset()
+    traced = []
+
+    def backend(graph, _inputs):
+        traced.append(graph)
+        return graph
+
+    compiled = torch.compile(lambda q, k, v: attention(q, k, v), fullgraph=True, backend=backend, dynamic=True)
+    for length, keys, batch in ((9, 13, 3), (12, 7, 6), (5, 30, 5)):
+        assert compiled(*inputs(seqlen_q=length, seqlen_k=keys, batch=batch))[0].shape == (batch, length, 4, 16)
+    assert len(traced) == 1
+
+
+def test_a_length_that_no_trace_knows(attention):
+    torch.compiler.reset()
+
+    def chosen(q, k, v, mask):
+        keep = mask.nonzero().squeeze(1)
+        return attention(q, k[:, keep], v[:, keep])[0]
+
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True):
+        compiled = torch.compile(chosen, fullgraph=True, backend="aot_eager")
+        q, k, v = inputs(seqlen_k=13)
+        mask = torch.arange(13) % 2 == 0
+        assert torch.equal(compiled(q, k, v, mask), chosen(q, k, v, mask))
+
+
 def test_tracing_needs_shapes_alone(attention, opened):
     with FakeTensorMode():
         q = torch.empty(2, 33, 8, 64, dtype=torch.float16, device="cuda")
@@ -175,7 +250,9 @@ def test_torch_compile_takes_it_whole_at_any_length(attention):
 
 def test_torch_finds_the_operator_sound(attention):
     operator = attention.torch_operator
-    torch.library.opcheck(operator, (*inputs(), True, None), test_utils=("test_schema", "test_faketensor"))
+    named = ("test_schema", "test_faketensor")
+    found = torch.library.opcheck(operator, (*inputs(), True, None), test_utils=named)
+    assert found == dict.fromkeys(named, "SUCCESS")
 
 
 def test_it_is_a_forward_pass(attention):
