@@ -111,7 +111,7 @@ class BackendConfig:
 
     kind: BackendKind = BackendKind.auto
     device: int | None = None
-    claim: bool = False
+    claim: bool | None = None
     threads: int = 1
     run_model_code: bool = False
     cache: str | None = None

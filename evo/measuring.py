@@ -19,7 +19,16 @@ from population.run_folder import RunFolder
 
 _OF_THIS_MACHINE: Mapping[str, str] = {"backend": "kind"} | {
     f"backend.{name}": name
-    for name in ("kind", "device", "cache", "compile_processes", "compile_timeout_s", "run_model_code", "table")
+    for name in (
+        "kind",
+        "device",
+        "claim",
+        "cache",
+        "compile_processes",
+        "compile_timeout_s",
+        "run_model_code",
+        "table",
+    )
 }
 
 Workbench = Callable[[Config, Settled, Machine], AbstractContextManager[EvaluatesAll]]

@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from evo.config import AnswererKind, BackendKind, Config, EvolutionKind, SelectionKind
 from evo.data import conf_folder
+from evo.pool_config import PoolKind
 
 HYDRA_VERSION = "1.3"  # the version of Hydra whose defaults we rely on
 _LEAST: Mapping[str, float] = MappingProxyType(
@@ -180,14 +181,25 @@ def _check_choices(config: Config) -> None:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
     if config.evolution.kind is EvolutionKind.steady:
         _check_steady(config)
-    devices = config.pool.devices
-    if devices is not None and (config.backend.device is not None or config.backend.claim):
-        other = "backend.claim" if config.backend.claim else "backend.device"
-        raise ConfigError(f"{other} and pool.devices: both say which GPUs; leave one of them out")
-    if devices is not None and (not devices or len(set(devices)) < len(devices) or min(devices) < 0):
-        raise ConfigError(f"pool.devices={devices}: expected one index or more from 0 on, each once")
+    _check_gpus(config)
     if answerer.tools and answerer.kind is not AnswererKind.openai:
         raise ConfigError(f"answerer.tools=true: {answerer.kind.value} calls none; expected answerer=openai")
+
+
+def _check_gpus(config: Config) -> None:
+    """At most one option says which GPUs measure."""
+    devices = config.pool.devices
+    given = {
+        "backend.claim": bool(config.backend.claim),
+        "backend.device": config.backend.device is not None,
+        "pool.devices": devices is not None,
+        "pool=ray": config.pool.kind is PoolKind.ray,
+    }
+    named = [name for name, is_given in given.items() if is_given]
+    if len(named) > 1:
+        raise ConfigError(f"{named[0]} and {named[1]}: both say which GPUs; leave one of them out")
+    if devices is not None and (not devices or len(set(devices)) < len(devices) or min(devices) < 0):
+        raise ConfigError(f"pool.devices={devices}: expected one index or more from 0 on, each once")
 
 
 def _check_steady(config: Config) -> None:

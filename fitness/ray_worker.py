@@ -5,6 +5,7 @@ backend a candidate is native code with the rights of whoever started Ray there.
 """
 
 import hashlib
+import logging
 import signal
 import tempfile
 import threading
@@ -204,7 +205,7 @@ def in_cluster(address: str) -> Iterator[Mapping[str, float]]:
         raise EnvironmentFault("pool=ray: Ray is not installed; pip install 'question-evo[ray]'") from error
     try:
         with _signals_kept():
-            ray.init(address=address, log_to_driver=False, logging_level="warning")
+            ray.init(address=address, log_to_driver=False, logging_level=logging.WARNING)
     except (ConnectionError, RuntimeError, ValueError) as error:
         raise EnvironmentFault(f"pool=ray: no Ray cluster at {address} ({_first_line(error)}); {_REMEDY}") from error
     try:
