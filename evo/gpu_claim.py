@@ -5,7 +5,6 @@ killed holds nothing; and it binds the runs of one user that share a temporary f
 """
 
 import fcntl
-import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,11 +18,9 @@ from evo.pool_config import PoolKind
 from fitness.faults import EnvironmentFault
 from fitness.probe import Gpu, Machine
 
-logger = logging.getLogger(__name__)
-
 _SHARED = (
-    "GPU {indices}: another run measures there too, and each disturbs the other's times; give every run a GPU of its "
-    "own, as by backend.claim=true, backend.device=N or pool.devices=[N]"
+    "note: GPU {indices}: another run measures there too, and each disturbs the other's times; give every run a GPU "
+    "of its own, as by backend.claim=true, backend.device=N or pool.devices=[N]"
 )
 _ALONE_ANYHOW = ("basic", "submitit_slurm")  # launchers: one job at a time, or GPUs that SLURM gives to a job
 
@@ -100,7 +97,7 @@ def on_held_gpus(
                 for each in files:
                     stack.enter_context(each)
                 if shared:
-                    _tell(note, _SHARED.format(indices=", ".join(str(gpu.index) for gpu in shared)))
+                    note(_SHARED.format(indices=", ".join(str(gpu.index) for gpu in shared)))
         except OSError as error:
             _without_locks(config, error, note)
         yield config
@@ -110,6 +107,8 @@ def gpus_of(config: Config, machine: Machine) -> list[Gpu]:
     """The GPUs of this machine on which the run measures or, where it claims one, may measure."""
     if config.backend.kind not in (BackendKind.auto, BackendKind.cuda) or config.pool.kind is not PoolKind.local:
         return []
+    if config.backend.claim:
+        return list(machine.gpus)
     named = config.pool.devices if config.backend.device is None else [config.backend.device]
     return [gpu for gpu in machine.gpus if named is None or gpu.index in named]
 
@@ -132,9 +131,4 @@ def _without_locks(config: Config, error: OSError, note: Callable[[str], None]) 
     """Raise EnvironmentFault where a GPU is claimed; what claims none can do without locks."""
     if config.backend.claim:
         raise EnvironmentFault(f"backend.claim: no lock can be had ({error}); name a GPU, as in backend.device=0")
-    _tell(note, f"whether other runs measure on the same GPUs cannot be told ({error})")
-
-
-def _tell(note: Callable[[str], None], line: str) -> None:
-    logger.warning("%s", line)
-    note(f"note: {line}")
+    note(f"note: whether other runs measure on the same GPUs cannot be told ({error})")

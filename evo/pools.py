@@ -125,10 +125,9 @@ def worker_settings(config: Config, settled: Settled, gpus: Sequence[Gpu]) -> li
     return [replace(one, device_index=gpu.index) for gpu in gpus] if on_gpu else [one]
 
 
-def on_one_device(config: Config, settled: Settled) -> Config:
-    """The configuration with the settled GPU alone, for whoever measures one kernel."""
-    return replace(
-        config,
-        backend=replace(config.backend, device=settled.gpu.index if settled.gpu else None),
-        pool=replace(config.pool, kind=PoolKind.local, devices=None),
-    )
+def on_one_device(config: Config) -> Config:
+    """The configuration with the pool's first GPU alone, or one to be claimed: for one kernel."""
+    backend = config.backend
+    if backend.device is None and not backend.claim:
+        backend = replace(backend, device=(config.pool.devices or [0])[0])
+    return replace(config, backend=backend, pool=replace(config.pool, kind=PoolKind.local, devices=None))

@@ -65,10 +65,15 @@ def test_the_host_has_one_worker() -> None:
     assert worker.backend is WorkerBackend.HOST
 
 
-def test_one_kernel_is_measured_on_one_device_whatever_else_is_there() -> None:
-    config = Config(backend=BackendConfig(kind=BackendKind.cuda))
-    settled = settle(config, THREE)
-    assert pool_gpus(on_one_device(config, settled), settled, THREE) == (H200,)
+@pytest.mark.parametrize(("devices", "index"), [(None, 0), ([2, 1], 2)])
+def test_one_kernel_is_measured_on_one_device_whatever_else_is_there(devices: list[int] | None, index: int) -> None:
+    config = on_one_device(Config(backend=BackendConfig(kind=BackendKind.cuda), pool=PoolConfig(devices=devices)))
+    assert pool_gpus(config, settle(config, THREE), THREE) == (THREE.gpus[index],)
+
+
+def test_one_kernel_may_be_measured_on_whichever_gpu_is_free() -> None:
+    config = Config(backend=BackendConfig(kind=BackendKind.cuda, claim=True))
+    assert on_one_device(config) == config
 
 
 @pytest.mark.parametrize(
