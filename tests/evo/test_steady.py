@@ -5,24 +5,20 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from small_search import KnobJudge, SmallSearch, assemble, recorded_table, small_config, snapshot
+from small_steady import Counting, Deferring, go, require_sound, steady
 
-from evo.answerers.answerer import Answerer, AnswererError, Reply, Request
-from evo.answerers.offline import OfflineAnswerer
+from evo.answerers.answerer import AnswererError, Reply, Request
 from evo.attempt_events import recorded_attempts
-from evo.config import Config, EvolutionKind
-from evo.judging import EvaluatesAll
 from evo.settings import ConfigError, compose_config
-from evo.steady import evolve_steadily
-from evo.stop import Interrupted, StopSearch
+from evo.stop import Interrupted
 from fitness.evaluation import Evaluation
 from fitness.faults import EnvironmentFault
-from population.archive import create_archive, open_archive
+from population.archive import open_archive
 from population.archive_reader import read_archive
 from population.checkpoint import load_newest
 from population.individual import individual_id
@@ -31,91 +27,9 @@ from population.run_folder import RunFolder, create_run_folder
 PATIENCE_S = 20.0
 
 
-def steady(concurrency: int = 3, **rest: Any) -> Config:
-    config = small_config(**rest)
-    return replace(
-        config,
-        evolution=replace(config.evolution, kind=EvolutionKind.steady),
-        answerer=replace(config.answerer, concurrency=concurrency),
-    )
-
-
-@dataclass
-class Counting:
-    """The offline answerer; knows what it was asked."""
-
-    asked: list[tuple[int, int]]
-    description: str = "counting"
-
-    def answer(self, request: Request) -> Reply:
-        self.asked.append((request.number, request.attempt))
-        return OfflineAnswerer(rng_seed=0).answer(request)
-
-
-class Deferring(KnobJudge):
-    """Keeps what was submitted, and finishes it in an order of its own once `room` of them wait."""
-
-    def __init__(self, rng_seed: int = 0, room: int = 2) -> None:
-        super().__init__()
-        self._rng = random.Random(rng_seed)
-        self._room = room
-        self._waiting: list[tuple[str, Future[Evaluation]]] = []
-        self._lock = threading.Lock()
-        self.dropped = 0
-
-    def submit(self, source: str) -> "Future[Evaluation]":
-        future: Future[Evaluation] = Future()
-        with self._lock:
-            self._waiting.append((source, future))
-            self.judged.append(source)
-            full = len(self._waiting) >= self._room
-        if full:
-            self._finish_one()
-        else:
-            timer = threading.Timer(0.02, self._finish_one)  # nothing more may come
-            timer.daemon = True
-            timer.start()
-        return future
-
-    def drop(self, outcomes: Sequence["Future[Evaluation]"]) -> None:
-        for outcome in outcomes:
-            self.dropped += outcome.cancel()
-
-    def _finish_one(self) -> None:
-        with self._lock:
-            if not self._waiting:
-                return
-            source, future = self._waiting.pop(self._rng.randrange(len(self._waiting)))
-        if future.set_running_or_notify_cancel():
-            future.set_result(recorded_table().evaluate(source))
-
-
-def go(
-    config: Config, folder: RunFolder, judge: EvaluatesAll | None = None, answerer: Answerer | None = None,
-    before: Callable[[SmallSearch], None] = lambda _search: None,
-) -> StopSearch:  # fmt: skip
-    random.seed("whatever the process did before")
-    with open_archive(folder) if folder.archive.exists() else create_archive(folder) as archive:
-        search = assemble(config, folder, archive, judge or KnobJudge(), answerer)
-        before(search)
-        return evolve_steadily(search.state, search.toolbox, config.evolution.lambda_)
-
-
 @pytest.fixture
 def folder(tmp_path: Path) -> RunFolder:
     return create_run_folder(tmp_path, "run")
-
-
-def require_sound(folder: RunFolder) -> dict[str, Any]:
-    """What holds of every steady run, however often it was interrupted."""
-    seen = snapshot(folder)
-    numbers = [attempt.number for attempt in seen["attempts"]]
-    assert len(set(numbers)) == len(numbers)
-    judged = Counter(name for name, _ in seen["evaluations"])
-    assert set(judged.values()) == {1}  # nothing is measured twice
-    members = [member["id"] for member in seen["checkpoint"]["population"]]
-    assert set(members) <= set(judged)
-    return seen
 
 
 def test_every_lambda_settled_questions_are_a_generation(folder: RunFolder) -> None:
@@ -176,7 +90,7 @@ def test_answerers_are_busy_while_candidates_are_measured(folder: RunFolder) -> 
             in_time.append(asked_meanwhile.wait(PATIENCE_S))
             future.set_result(recorded_table().evaluate(source))
 
-    go(steady(concurrency=1, generations=2), folder, Waits(), Attentive([]))
+    go(steady(concurrency=1, generations=2), folder, Waits(), Attentive())
     assert in_time == [True]
 
 
@@ -223,7 +137,7 @@ def test_a_killed_run_repeats_nothing_that_was_paid_for(folder: RunFolder, rng_s
             replies = {(each.number, each.attempt) for each in archive.replies()}
             evaluated = {each.individual_id for each in archive.evaluations()}
         judge = Deferring(rng_seed) if deferred else KnobJudge()
-        answerer = Counting([])
+        answerer = Counting()
         try:
             stop = go(steady(generations=5), folder, judge, answerer, die)
         except Death:
@@ -263,13 +177,13 @@ def test_an_interrupted_run_keeps_the_replies_under_way_and_drops_the_measuremen
 
         search.toolbox.register("hear", interrupted)
 
-    before = Counting([])
+    before = Counting()
     stop = go(steady(generations=4), folder, judge, before, interrupt)
     assert stop.exit_code == 143
     with read_archive(folder) as archive:
         replied = {reply.number for reply in archive.replies()}
     assert {number for number, _ in before.asked} == replied
-    answerer = Counting([])
+    answerer = Counting()
     go(steady(generations=4), folder, Deferring(), answerer)
     assert {number for number, _ in answerer.asked}.isdisjoint(replied)
     require_sound(folder)
@@ -309,7 +223,7 @@ def test_an_unanswered_question_is_settled_without_a_child(folder: RunFolder) ->
                 raise AnswererError("503", hint="wait", retryable=True)
             return super().answer(request)
 
-    go(steady(generations=2), folder, answerer=Down([]))
+    go(steady(generations=2), folder, answerer=Down())
     with read_archive(folder) as archive:
         outcomes = {attempt.number: str(attempt.outcome) for attempt in recorded_attempts(archive)}
     assert [outcomes[1], outcomes[2]] == ["unanswered", "unanswered"]

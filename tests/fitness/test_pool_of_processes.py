@@ -12,7 +12,7 @@ from fitness.evaluation import Status
 from fitness.fork_server import start_fork_server
 from fitness.process_limits import ProcessLimits
 from fitness.worker import PRELOAD, Worker
-from fitness.worker_pool import TurnDropped, WorkerPool
+from fitness.worker_pool import TurnDropped, TwoWorkersLost, WorkerPool
 from tests.fitness.test_worker import SUITE, job, open_fake_side
 
 PATIENCE_S = 60.0
@@ -48,6 +48,25 @@ def test_a_worker_that_the_system_kills_between_two_candidates_is_no_candidates_
     for worker in workers:
         if worker.pid is not None:
             os.kill(worker.pid, signal.SIGKILL)
+    turns = [pool.submit(lambda worker: worker.measure(job("right"))) for _ in range(4)]
+    assert {turn.result(PATIENCE_S).status for turn in turns} == {Status.PASSED}
+
+
+def test_a_turn_whose_worker_dies_of_no_fault_of_the_candidate_is_given_out_once_more(pool):
+    tries = []
+
+    def spoilt_once(worker):
+        tries.append(worker)
+        return worker.measure(job("breaks_later" if len(tries) == 1 else "right"))
+
+    assert pool.submit(spoilt_once).result(PATIENCE_S).status is Status.PASSED
+    assert len(tries) == 2
+
+
+def test_a_candidate_after_which_two_workers_die_is_to_blame_and_the_workers_come_back(pool):
+    """The device crashes while the baseline is prepared, which says nothing of the candidate until it happens again."""
+    with pytest.raises(TwoWorkersLost, match="SIGSEGV"):
+        pool.submit(lambda worker: worker.measure(job("breaks_later"))).result(PATIENCE_S)
     turns = [pool.submit(lambda worker: worker.measure(job("right"))) for _ in range(4)]
     assert {turn.result(PATIENCE_S).status for turn in turns} == {Status.PASSED}
 
