@@ -1,11 +1,10 @@
 """Whose fault it is that memory ran out in our own work: the machine's, or a candidate's with boundless workspaces."""
 
-import torch
-
 from fitness.evaluation import Status
 from fitness.examination import Examination, Examined
 from fitness.faults import EnvironmentFault
 from fitness.measure import Job, Measured
+from fitness.out_of_memory import ran_out_of_memory
 from fitness.scenario import Suite
 
 LARGE_WORKSPACES = 8 << 30  # bytes in one scenario; an honest kernel's fit many times into that
@@ -14,10 +13,9 @@ LARGE_WORKSPACES = 8 << 30  # bytes in one scenario; an honest kernel's fit many
 def out_of_memory(error: Exception, request: Job | Examination | Suite) -> object:
     """What the worker answers where memory ran out while it was not the candidate that ran; None for any other error.
 
-    An EnvironmentFault, or the record of a candidate whose workspaces left too little. (torch says it on a processor by
-    a plain RuntimeError.)
+    An EnvironmentFault, or the record of a candidate whose workspaces left too little.
     """
-    if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "can't allocate memory" not in str(error):
+    if not ran_out_of_memory(error):
         return None
     taken = 0 if isinstance(request, Suite) else _largest_workspaces(request)
     if taken > LARGE_WORKSPACES:

@@ -7,18 +7,17 @@ supports = "(head_dim == 64 or head_dim == 96 or head_dim == 128 or head_dim == 
 # _64, _128, _192, _256: for that head_dim (96 goes with 128). _SHORT: for a few queries.
 [knobs]
 SHORT_TO = { value = 16, choices = [8, 16, 32], layer = "algorithm" }           # queries, at most, in the short form
-WIDE_PIPELINED = { value = 0, choices = [0, 1], layer = "algorithm" }           # the pipelined form at 192 and 256 too
-LAZY_RESCALE = { value = 8, choices = [0, 4, 8], layer = "algorithm" }          # plain form: powers of two
+LAZY_RESCALE = { value = 8, choices = [0, 4, 8], layer = "algorithm" }          # at 192 and 256: powers of two
 WARPGROUPS_64 = { value = 3, choices = [2, 3], layer = "schedule" }             # that compute
 KEYS_64 = { value = 128, choices = [96, 128], layer = "schedule" }              # keys of one tile
 KEYS_128 = { value = 128, choices = [96, 128], layer = "schedule" }
 KEYS_192 = { value = 96, choices = [80, 96], layer = "schedule" }
 KEYS_256 = { value = 80, choices = [64, 80], layer = "schedule" }
-KEYS_256_1K = { value = 80, choices = [64, 80], layer = "schedule" }            # where there are at most 1024 keys
+KEYS_256_1K = { value = 64, choices = [64, 80], layer = "schedule" }            # where there are at most 1024 keys
 KEYS_SHORT = { value = 64, choices = [64, 128], layer = "schedule" }            # up to head_dim 128; 64 beyond
-L2_MIB = { value = 32, choices = [8, 16, 32, 64], layer = "schedule" }          # keys and values of heads at work together
+L2_MIB = { value = 16, choices = [8, 16, 32, 64], layer = "schedule" }          # keys and values of heads at work together
 Q_REGISTERS_128 = { value = 1, choices = [0, 1], layer = "memory" }             # queries as fragments, a third key stage
-STAGES_64 = { value = 4, choices = [2, 3, 4], layer = "memory" }
+STAGES_64 = { value = 3, choices = [2, 3, 4], layer = "memory" }
 STAGES_SHORT = { value = 2, choices = [2, 3], layer = "memory" }
 EARLY_64 = { value = 5, choices = [3, 4, 5, 6], layer = "instructions" }        # see EARLY_STEPS
 SPLIT_BLOCKS = { value = 4, choices = [1, 2, 4, 8, 16], layer = "launch" }      # per multiprocessor, when keys are split
@@ -27,17 +26,16 @@ SPLIT_BLOCKS = { value = 4, choices = [1, 2, 4, 8, 16], layer = "launch" }      
 HEAD_DIM = "head_dim"
 SHORT = "seqlen_q <= SHORT_TO"
 WIDE = "not SHORT and head_dim > 128"
-PIPELINED = "not SHORT and (head_dim <= 128 or WIDE_PIPELINED > 0)"
-CAUSAL = "causal and PIPELINED"
-Q_REGISTERS = "PIPELINED and (head_dim == 96 or head_dim == 128) and Q_REGISTERS_128 > 0"
+CAUSAL = "causal and not SHORT"
+Q_REGISTERS = "not SHORT and (head_dim == 96 or head_dim == 128) and Q_REGISTERS_128 > 0"
 CONSUMERS = "1 if SHORT else WARPGROUPS_64 if head_dim == 64 else 2"
 BLOCK_M = "16 if SHORT else 64 * CONSUMERS"
 KEYS_LONG = "KEYS_64 if head_dim == 64 else KEYS_128 if head_dim <= 128 else KEYS_192 if head_dim == 192 else KEYS_256_1K if seqlen_k <= 1024 else KEYS_256"
 BLOCK_N = "KEYS_LONG if not SHORT else KEYS_SHORT if head_dim <= 128 else 64"
 V_STAGES = "STAGES_SHORT if SHORT else STAGES_64 if head_dim == 64 else 2"
 K_STAGES = "V_STAGES + Q_REGISTERS"
-Q_BUFFERS = "2 if PIPELINED and not WIDE and not Q_REGISTERS else 1"
-O_BUFFERS = "PIPELINED and not WIDE"
+Q_BUFFERS = "2 if not SHORT and not WIDE and not Q_REGISTERS else 1"
+O_BUFFERS = "not SHORT and not WIDE"
 
 [[tensor_map]]
 tensor = "q"
@@ -63,13 +61,13 @@ box = ["64", "1", "64", "1"]
 swizzle = "128"
 when = "not SHORT"
 
-# Pipelined: a block for each multiprocessor. Plain: one for each tile of queries of each head. Short: blocks for each kv
-# head, tile of packed rows and part of the keys, and a second kernel. The number of parts is the "min(32, ...)": blocks
-# for SPLIT_BLOCKS a multiprocessor, but no part under two tiles.
+# Long: a block for each multiprocessor. Short: blocks for each kv head, tile of packed rows and part of the keys, and a
+# second kernel. The number of parts is the "min(32, ...)": blocks for SPLIT_BLOCKS a multiprocessor, but no part under
+# two tiles.
 [[launch]]
 kernel = "attention"
 grid = [
-    "batch * kv_heads if SHORT else min(sm_count, batch * heads * cdiv(seqlen_q, BLOCK_M)) if PIPELINED else batch * heads * cdiv(seqlen_q, BLOCK_M)",
+    "batch * kv_heads if SHORT else min(sm_count, batch * heads * cdiv(seqlen_q, BLOCK_M))",
     "cdiv(heads // kv_heads * seqlen_q, 16) if SHORT else 1",
     "min(32, cdiv(seqlen_k, 2 * BLOCK_N), cdiv(SPLIT_BLOCKS * sm_count, batch * kv_heads * cdiv(heads // kv_heads * seqlen_q, 16))) if SHORT else 1",
 ]
@@ -88,11 +86,10 @@ bytes = "batch * heads * seqlen_q * (head_dim + 1) * 4 * min(32, cdiv(seqlen_k, 
 */
 
 // Attention on Hopper: one pass over the keys in tiles, an online softmax, and nothing of the scores in memory (Dao, arXiv
-// 2205.14135 and 2307.08691; Shah and others, arXiv 2407.08608). Three forms of it, each for the shapes where it is best.
+// 2205.14135 and 2307.08691; Shah and others, arXiv 2407.08608). Two forms of it.
 //
-// Pipelined (head_dim to 128; with WIDE_PIPELINED to 256). One block for each multiprocessor takes one job, a tile of BLOCK_M
-// queries of one head, after the other (Schedule). One warpgroup starts the copies (Producer); CONSUMERS others own 64 query
-// rows each and compute with wgmma. What it lives by:
+// Long. One block for each multiprocessor takes one job, a tile of BLOCK_M queries of one head, after the other (Schedule).
+// One warpgroup starts the copies (Producer); CONSUMERS others own 64 query rows each and compute with wgmma. What it lives by:
 //   * The pipeline runs on over the jobs' borders. The products S = Q K^T of a tile and O += P V of the tile before it are
 //     started together, and so are the first S of a job and the last P V of the job before.
 //   * Warpgroups take turns to start products, so that the exponentials of one run beside the products of the others. At
@@ -104,10 +101,8 @@ bytes = "batch * heads * seqlen_q * (head_dim + 1) * 4 * min(32, cdiv(seqlen_k, 
 //   * Tiles are taken from the last key to the first, so that masked ones come first, and a causal row starts with its diagonal.
 //   * At head_dim 128 the queries sit in registers as the first product's operand: it reads a third less of shared memory, and
 //     their second buffer becomes a third stage of K, which is held until the vote. At 96, columns 96 to 127 are TMA's zeros.
-//   * At 192 and 256 O takes the registers and K and V the shared memory: the products hide the maximum; each warpgroup's
-//     queries have one place, given back after the job's last S; and O goes from registers straight to memory.
-//
-// Plain (192 and 256). A block for each job, the longest first; two warpgroups that do not take turns, and the running maximum.
+//   * At 192 and 256 O takes the registers and K and V the shared memory: the maximum runs, and the products hide it; each
+//     warpgroup's queries have one place, given back after the job's last S; and O goes from registers straight to memory.
 //
 // Short (up to SHORT_TO queries, as in decoding): a matter of memory. Query heads that share a kv head are packed into the rows
 // of one tile, so K and V are read once for all of them; keys are split over blocks, and over the warps of a block, which
@@ -319,7 +314,7 @@ DEVICE void multiply_registers(float (&c)[COLUMNS / 2], const uint32_t (&a)[4], 
     WGMMA_REGISTERS(256, REGS_128, FLOATS_128, "%128, %129, %130, %131", "%132", "%133", "%134");
 }
 
-// --------------------------------------------------------------------------------------- what the long forms share
+// --------------------------------------------------------------------------------------- products and rows of the long form
 
 constexpr int THREADS = 128 * (CONSUMERS + 1);
 constexpr int Q_BYTES = BLOCK_M * SLABS * 128;       // all query rows of the block
@@ -344,29 +339,32 @@ struct Job {
 // out to the blocks round by round. Without a mask jobs are equal: one section, head after head. Under a causal mask a
 // section is the heads whose keys and values fit into the L2 together; its longest jobs come first, over all its heads, and
 // every second round is dealt out in the opposite order, so that who got the longer job of one round gets the shorter of
-// the next. In the plain form, which has a block for each job, sections have blocks of their own.
+// the next. Heads that a section's last round has room for are added to it, since they cost no time.
 struct Schedule {
-    int row_tiles, groups, section, blocks, rounds;
+    int row_tiles, groups, section, rounds;
 
     DEVICE explicit Schedule(const AttentionParams& params) {
         row_tiles = (params.seqlen_q + BLOCK_M - 1) / BLOCK_M;
         section = groups = params.batch * params.heads;
         if (params.causal) {
+            const int pack = params.heads / params.kv_heads;
             const int64_t fit = max(1LL, (int64_t(L2_MIB) << 20) / (int64_t(params.seqlen_k) * HEAD_DIM * 4));
-            section = int(min(int64_t(groups), fit * (params.heads / params.kv_heads)));
+            section = int(min(int64_t(groups), fit * pack));
+            section = min(groups, max(section, rounds_of(section) * int(gridDim.x) / row_tiles / pack * pack));
         }
-        blocks = PIPELINED ? int(gridDim.x) : section * row_tiles;
-        rounds = (section * row_tiles + blocks - 1) / blocks;
+        rounds = rounds_of(section);
     }
+
+    DEVICE int rounds_of(int heads) const { return (heads * row_tiles + int(gridDim.x) - 1) / int(gridDim.x); }
 
     // Job number n of this block, or where n has none, of the next n that has; false after the last.
     DEVICE bool find(Job& job, int& n, const AttentionParams& params) const {
         for (;; ++n) {
             const int number = n / rounds, round = n - number * rounds, first = number * section;
             if (first >= groups) return false;
-            const bool turned = PIPELINED && params.causal && ((round + number) & 1);
-            const int block = PIPELINED ? int(blockIdx.x) : int(blockIdx.x) % blocks;
-            const int item = round * blocks + (turned ? blocks - 1 - block : block), width = min(section, groups - first);
+            const bool turned = params.causal && ((round + number) & 1);
+            const int block = int(turned ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+            const int item = round * int(gridDim.x) + block, width = min(section, groups - first);
             if (item >= width * row_tiles) continue;
             int group = item / row_tiles, row_tile = item - group * row_tiles, keys = params.seqlen_k;
             if (params.causal) {
@@ -551,9 +549,7 @@ DEVICE void store_staged(const Output& o, const float (&inverse)[2], uint32_t st
     }
 }
 
-#if PIPELINED
-
-// -------------------------------------------------------------------------------------------------- pipelined form
+// ------------------------------------------------------------------------------------------------------- long form
 
 // Where WIDE, each warpgroup's queries come and go by themselves.
 constexpr int Q_PLACES = WIDE ? CONSUMERS : Q_BUFFERS;
@@ -969,126 +965,6 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     if (group == 0) sync_some(1, 256);  // takes the turn that is left over
     if (O_BUFFERS && thread == 0) await_stores_read();
 }
-
-#else  // plain
-
-// ------------------------------------------------------------------------------------------------------- plain form
-
-static_assert(BLOCK_N >= 64 && K_STAGES == 2 && V_STAGES == 2, "warpgroups are at most one tile apart at the end");
-
-extern "C" __global__ void __launch_bounds__(THREADS, 1)
-attention(const __grid_constant__ AttentionParams params, const __grid_constant__ TensorMap q_map,
-          const __grid_constant__ TensorMap k_map, const __grid_constant__ TensorMap v_map,
-          const __grid_constant__ TensorMap o_map) {
-    extern __shared__ __align__(1024) uint8_t shared[];
-    __shared__ alignas(16) uint64_t barriers[1 + 4 * 2];
-    const uint32_t q_shared = (shared_address(shared) + 1023u) & ~1023u;
-    const uint32_t q_full = shared_address(barriers);
-    const Ring ring = {q_full + 8, matrix_address(q_shared + Q_BYTES)};
-    const Schedule schedule(params);
-    Job job;
-    int n = int(blockIdx.x) / schedule.blocks;
-    schedule.find(job, n, params);
-    const int lane = threadIdx.x % 32, warpgroup = __shfl_sync(~0u, int(threadIdx.x) / 128, 0);
-    const int offset = params.seqlen_k - params.seqlen_q;
-    const int active = min(CONSUMERS, (params.seqlen_q - job.first_row + 63) / 64);  // warpgroups that have rows
-    if (threadIdx.x == 0) {
-        init_barrier(q_full, 1);
-        ring.init(4 * active, 4 * active);
-        publish_barriers();
-    }
-    __syncthreads();
-    if (warpgroup == CONSUMERS) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");
-        if (threadIdx.x != 128 * CONSUMERS) return;
-        const int kv_head = job.head / (params.heads / params.kv_heads);
-        expect_bytes(q_full, Q_BYTES);
-#pragma unroll
-        for (int box = 0; box < CONSUMERS * SLABS; ++box)
-            copy_box(q_shared + box * 8192, &q_map, q_full, box % SLABS * 64, job.head, job.first_row + box / SLABS * 64, job.batch);
-        ring.load_k(k_map, 0, kv_head, 0, job.batch);
-        for (int i = 0; i < job.tiles; ++i) {
-            if (i + 1 < job.tiles) ring.load_k(k_map, i + 1, kv_head, i + 1, job.batch);
-            ring.load_v(v_map, i, kv_head, i, job.batch);
-        }
-        return;
-    }
-    if (warpgroup >= active) return;
-    asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");
-    // Tiles that this warpgroup sees, at least one; the first `unmasked` of them are seen whole by all its rows.
-    const int first_row = job.first_row + warpgroup * 64, row = first_row + int(threadIdx.x) / 32 % 4 * 16 + lane / 4;
-    const float scale = params.softmax_scale * LOG2_E;
-    int end = job.tiles, unmasked = params.seqlen_k / BLOCK_N;
-    if (params.causal) {
-        end = min(max((first_row + 64 + offset + BLOCK_N - 1) / BLOCK_N, 1), job.tiles);
-        unmasked = max(min(first_row + offset + 1, params.seqlen_k), 0) / BLOCK_N;
-    }
-    const uint32_t q = matrix_address(q_shared + warpgroup * Q_GROUP_BYTES);
-    auto hide = [&](Scores& s, int tile) {
-        if (tile >= unmasked) hide_keys(s, row, tile * BLOCK_N + lane % 4 * 2, params.causal, params.seqlen_k, offset);
-    };
-    Output o = {};
-    Scores s = {};
-    Weights p;
-    Queries none = {};
-    float reference[2] = {NO_REFERENCE, NO_REFERENCE}, sum[2] = {0.0f, 0.0f}, factor[2] = {};
-    await_barrier(q_full, 0);
-    ring.await_k(0);
-    pin(s);
-    start_scores(s, none, q, ring.k_tile(0));
-    await_products<0>();
-    pin(s);
-    if (lane == 0) arrive_at(ring.k_empty(0));
-    hide(s, 0);
-    exponentiate<false>(s, reference, sum, factor, scale);  // O is still zero
-    pack_scores(p, s);
-    // The scores of a tile and the values of the one before it are computed together, and the softmax of the former runs
-    // beside the latter.
-    for (int tile = 1; tile < end; ++tile) {
-        ring.await_k(tile);
-        pin(s);
-        pin(o);
-        pin(p);
-        start_scores(s, none, q, ring.k_tile(tile));
-        ring.await_v(tile - 1);
-        begin_products();
-        start_values(o, p, ring.v_tile(tile - 1));
-        await_products<1>();
-        pin(s);
-        if (lane == 0) arrive_at(ring.k_empty(tile));
-        hide(s, tile);
-        const bool moved = exponentiate<true>(s, reference, sum, factor, scale);
-        pin(s);
-        await_products<0>();
-        pin(o);
-        pin(p);
-        if (lane == 0) arrive_at(ring.v_empty(tile - 1));
-        if (moved) rescale_output(o, factor);
-        pack_scores(p, s);
-    }
-    ring.await_v(end - 1);
-    pin(o);
-    pin(p);
-    begin_products();
-    start_values(o, p, ring.v_tile(end - 1));
-    await_products<0>();
-    pin(o);
-    pin(p);
-    float inverse[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const float total = row_total(sum[i]);
-        inverse[i] = total > 0.0f ? reciprocal(total) : 0.0f;
-        const int64_t batch_head = int64_t(job.batch) * params.heads + job.head;
-        if (lane % 4 == 0 && row + 8 * i < params.seqlen_q)
-            params.lse[batch_head * params.seqlen_q + row + 8 * i] = natural_log(reference[i], total);
-    }
-    // Through the place of the warpgroup's Q, which no other reads.
-    store_staged(o, inverse, q_shared + warpgroup * Q_GROUP_BYTES, &o_map, first_row, job.head, job.batch, 1 + warpgroup);
-    if (threadIdx.x % 128 == 0) await_stores_read();
-}
-
-#endif  // PIPELINED
 
 #else  // SHORT
 

@@ -13,24 +13,28 @@ class Form:
         self.offset = s.seqlen_k - s.seqlen_q
         self.row_tiles = -(-s.seqlen_q // self.block_m)
         self.groups = self.section = s.batch * s.heads
-        if s.causal:
-            fit = max(1, (self.l2_mib << 20) // (s.seqlen_k * s.head_dim * 4))
-            self.section = min(self.groups, fit * (s.heads // s.kv_heads))
         self.grid = plan.launches[0].grid[0]
-        self.blocks = self.grid if self.pipelined else self.section * self.row_tiles
-        self.rounds = -(-self.section * self.row_tiles // self.blocks)
+        if s.causal:
+            pack = s.heads // s.kv_heads
+            fit = max(1, (self.l2_mib << 20) // (s.seqlen_k * s.head_dim * 4))
+            self.section = min(self.groups, fit * pack)
+            filled = self.rounds_of(self.section) * self.grid // self.row_tiles // pack * pack
+            self.section = min(self.groups, max(self.section, filled))
+        self.rounds = self.rounds_of(self.section)
+
+    def rounds_of(self, heads):
+        return -(-heads * self.row_tiles // self.grid)
 
     def jobs(self, block):
         """(batch, head, first row, tiles of keys) of a block, in order."""
-        n, found = (0, []) if self.pipelined else (block // self.blocks, [])
+        n, found = 0, []
         while True:
             number, turn = divmod(n, self.rounds)
             first = number * self.section
-            if first >= self.groups or (found and not self.pipelined):
+            if first >= self.groups:
                 return found
-            turned = self.pipelined and self.scenario.causal and (turn + number) % 2
-            place = block % self.blocks
-            item = turn * self.blocks + (self.blocks - 1 - place if turned else place)
+            turned = self.scenario.causal and (turn + number) % 2
+            item = turn * self.grid + (self.grid - 1 - block if turned else block)
             width = min(self.section, self.groups - first)
             if item < width * self.row_tiles:
                 found.append(self.job(item, first, width))
@@ -57,12 +61,7 @@ class Form:
         """Whether a warpgroup masks the tile; the last tile of the keys can only be the first that it takes."""
         end = (tile + 1) * self.block_n
         beyond = end > self.scenario.seqlen_k
-        if self.pipelined:
-            return (first and beyond) or bool(self.scenario.causal and end - 1 > first_row + self.offset)
-        unmasked = self.scenario.seqlen_k // self.block_n
-        if self.scenario.causal:
-            unmasked = max(min(first_row + self.offset + 1, self.scenario.seqlen_k), 0) // self.block_n
-        return tile >= unmasked
+        return (first and beyond) or bool(self.scenario.causal and end - 1 > first_row + self.offset)
 
 
 class Barrier:

@@ -11,13 +11,22 @@ from fitness.faults import CandidateFault
 from fitness.judge_settings import JudgeSettings
 from fitness.plan import SuitePlan
 from fitness.watch import Party, Watch
-from tests.fitness.fake_device import KERNELS, FakeBackend, FakeBaseline, binaries, plan, right, scenario
+from tests.fitness.fake_device import (
+    KERNELS,
+    FakeBackend,
+    FakeBaseline,
+    FakeBaselineReplay,
+    binaries,
+    plan,
+    right,
+    scenario,
+)
 
 SHAPE, LARGER = scenario(), scenario(batch=2)
 
 
-def examined(kernel=right, times_ms=(1.0,), bulk_factor=1.0, timed=(SHAPE,), sizes=(), steps=None):
-    backend = FakeBackend({**KERNELS, "kernel": kernel}, times_ms)
+def examined(kernel=right, times_ms=(1.0,), bulk_factor=1.0, timed=(SHAPE,), sizes=(), steps=None, backend=FakeBackend):
+    backend = backend({**KERNELS, "kernel": kernel}, times_ms)
     backend.bulk_factor = bulk_factor
     suite = SuitePlan(scenarios=tuple(map(plan, timed)), edges=tuple(map(plan, sizes)))
     job = Examination(plan=suite, binaries=binaries(suite, "kernel"), settings=JudgeSettings(), rng_seed=3)
@@ -46,6 +55,25 @@ def test_every_bulk_and_single_call_finds_poisoned_outputs():
     for place, event in enumerate(events):
         if event in ("time candidate", "bulk candidate"):
             assert events[place - 1] == "poison"
+
+
+def test_so_does_the_baseline():
+    class Poisoned(FakeBaselineReplay):
+        def time_ms(self):
+            found.append(bool(self.output.isnan().all()))
+            return super().time_ms()
+
+        def bulk_ms(self, calls):
+            found.append(bool(self.output.isnan().all()))
+            return super().bulk_ms(calls)
+
+    class Backend(FakeBackend):
+        def capture(self, call):
+            return Poisoned(self, call)
+
+    found = []
+    examined(backend=Backend)
+    assert found == [True] * 14
 
 
 def test_a_candidate_that_goes_wrong_among_many_calls_is_told():

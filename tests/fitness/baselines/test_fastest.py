@@ -1,58 +1,100 @@
-"""The setting of a baseline that is fastest is found once for each scenario."""
+"""The setting of a baseline that is fastest is found once for each scenario, among those that are right."""
 
+import pytest
 import torch
 
 from fitness.baselines.fastest import FastestSetting
+from fitness.faults import EnvironmentFault
+from fitness.inputs import Distribution, draw_inputs
 from fitness.judge_settings import JudgeSettings
 from fitness.watch import Watch
-from tests.fitness.fake_device import FakeBackend, scenario
+from tests.fitness.fake_device import FakeBackend, FakeBaselineReplay, empty_tensors, right_o, scenario
 
 WATCH = Watch(lambda _step, _deadline_s: None, JudgeSettings())
 
 
-class TwoSettings:
-    """A baseline whose second setting takes half as long on long scenarios, and twice as long on others."""
+class Settings:
+    """A baseline: by setting, the milliseconds that a call takes and what it gives."""
 
-    name = "two"
+    name = "several"
     version = "1"
+
+    def __init__(self, **ways):
+        self.ways = ways
 
     def cannot(self, shape):
         return ""
 
     def calls(self, tensors, shape):
-        slower, faster = (4.0, 2.0) if shape.seqlen_k > 100 else (2.0, 4.0)
-        return {"one": lambda: torch.tensor(slower), "two": lambda: torch.tensor(faster)}
+        def call(setting, milliseconds, attend):
+            def attended():
+                return attend(tensors, shape)
+
+            attended.setting, attended.milliseconds = setting, milliseconds
+            return attended
+
+        return {setting: call(setting, *way) for setting, way in self.ways.items()}
 
 
 class Timed(FakeBackend):
-    """A backend on which a call takes as many milliseconds as it gives."""
+    """A backend on which a call takes as long as its way says."""
 
     def __init__(self):
         super().__init__({})
         self.captured = []
 
     def capture(self, call):
-        self.captured.append(float(call()))
-        return TimedReplay(self.captured[-1])
+        self.captured.append(call.setting)
+        return TimedReplay(self, call)
 
 
-class TimedReplay:
-    def __init__(self, milliseconds):
-        self.output = milliseconds
+class TimedReplay(FakeBaselineReplay):
+    def __init__(self, backend, call):
+        super().__init__(backend, call)
+        self.milliseconds = call.milliseconds
 
     def time_ms(self):
-        return self.output
+        return self.milliseconds
 
 
-def test_each_scenario_has_its_own_fastest_setting():
-    fastest = FastestSetting(TwoSettings(), Timed())
-    assert fastest.call(None, scenario(seqlen_k=40), WATCH).setting == "one"
-    assert fastest.call(None, scenario(seqlen_k=400), WATCH).setting == "two"
+def fp8(tensors, shape):
+    return right_o(tensors, shape).to(torch.float8_e4m3fn).to(tensors.q.dtype)
+
+
+def refuses(tensors, shape):
+    raise RuntimeError("no kernel image")
+
+
+def fastest_of(shape=None, backend=None, **ways):
+    shape = shape or scenario()
+    tensors = empty_tensors(shape)
+    draw_inputs(Distribution.NORMAL, 3, tensors.q, tensors.k, tensors.v)
+    found = FastestSetting(Settings(**ways), backend or Timed())
+    return lambda: found.call(tensors, shape, WATCH)
+
+
+def test_the_fastest_setting_is_taken():
+    assert fastest_of(one=(2.0, right_o), two=(4.0, right_o))().setting == "one"
+    assert fastest_of(one=(4.0, right_o), two=(2.0, right_o))().setting == "two"
 
 
 def test_it_is_sought_once():
     backend = Timed()
-    fastest = FastestSetting(TwoSettings(), backend)
-    for _ in range(3):
-        assert fastest.call(None, scenario(seqlen_k=400), WATCH).setting == "two"
-    assert backend.captured == [4.0, 2.0, 2.0, 2.0]
+    call = fastest_of(backend=backend, one=(4.0, right_o), two=(2.0, right_o))
+    assert [call().setting for _ in range(3)] == ["two"] * 3
+    assert backend.captured == ["one", "two", "two", "two"]
+
+
+@pytest.mark.parametrize(
+    ("attend", "reason"),
+    [(fp8, "o: relative RMS error 0.0271, allowed 0.00436"), (refuses, "RuntimeError: no kernel image")],
+)
+def test_a_faster_setting_that_is_wrong_or_breaks_is_left_out_and_the_log_says_why(attend, reason, caplog):
+    assert fastest_of(one=(4.0, right_o), two=(2.0, attend))().setting == "one"
+    assert f"baseline setting two is left out on {scenario().name}: " in caplog.text
+    assert reason in caplog.text
+
+
+def test_a_baseline_without_a_setting_that_is_right_is_a_fault_of_the_environment():
+    with pytest.raises(EnvironmentFault, match=r"several computes .* at no setting \(one: .*; two: RuntimeError: no k"):
+        fastest_of(one=(4.0, fp8), two=(2.0, refuses))()
