@@ -81,6 +81,9 @@ def test_one_kernel_may_be_measured_on_whichever_gpu_is_free() -> None:
     [
         (["backend.device=0", "pool.devices=[0]"], "backend.device and pool.devices: both say which GPUs"),
         (["backend.claim=true", "pool.devices=[0]"], "backend.claim and pool.devices: both"),
+        (["backend.claim=true", "backend.device=0"], "backend.claim and backend.device: both"),
+        (["pool=ray", "backend.claim=true"], "backend.claim and pool=ray: both"),
+        (["pool=ray", "pool.devices=[0]"], "pool.devices and pool=ray: both"),
         (["pool.devices=[]"], "expected one index or more"),
         (["pool.devices=[0,0]"], "each once"),
         (["pool.devices=[-1]"], "from 0 on"),
