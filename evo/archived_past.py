@@ -24,12 +24,14 @@ _ATTEMPTS = 4096  # lists of them
 class ArchivedPast:
     """The individuals born before a number, what was measured of them, and the attempts below that number.
 
-    Younger rows belong to a generation that is to be made again.
+    Younger rows belong to a generation that is to be made again, and so do those of the numbers `without`, which a
+    steady search had under way.
     """
 
-    def __init__(self, archive: ArchiveReader, *, before: int) -> None:
+    def __init__(self, archive: ArchiveReader, *, before: int, without: frozenset[int] = frozenset()) -> None:
         self._archive = archive
         self._before = before
+        self._without = without
         self._individual = lru_cache(_INDIVIDUALS)(self._read_individual)
         self._evaluation = lru_cache(_EVALUATIONS)(self._read_evaluation)
         self._attempts_on = lru_cache(_ATTEMPTS)(self._read_attempts_on)
@@ -51,7 +53,9 @@ class ArchivedPast:
         """The geometric mean of each that was judged, in the order in which they were; 0.0 where it failed."""
         failed = {name for name, audit in recorded_audits(self._archive).items() if audit.failed}
         scores = self._archive.geomeans(before_birth=self._before)
-        return {name: 0.0 if geomean is None or name in failed else geomean for name, geomean in scores}
+        open_ = self._archive.ids_born(self._without)
+        judged = ((name, geomean) for name, geomean in scores if name not in open_)
+        return {name: 0.0 if geomean is None or name in failed else geomean for name, geomean in judged}
 
     @cached_property
     def statuses(self) -> dict[str, str]:
@@ -61,7 +65,7 @@ class ArchivedPast:
     @cached_property
     def judged_layers(self) -> dict[str, str]:
         """The layer of the question behind each that was judged and is no seed; this reads all attempts."""
-        made = (each for each in recorded_attempts(self._archive) if each.number < self._before)
+        made = (each for each in recorded_attempts(self._archive) if self._is_past(each.number))
         children = {str(each.child_id): each.layer for each in made if each.outcome is Outcome.CHILD}
         return {name: layer for name, layer in children.items() if name in self.geomeans}
 
@@ -92,7 +96,7 @@ class ArchivedPast:
 
     def _read_individual(self, individual_id: str) -> Individual | None:
         found = self._archive.find_individual(individual_id)
-        return found if found is not None and found.birth < self._before else None
+        return found if found is not None and self._is_past(found.birth) else None
 
     def _read_evaluation(self, individual_id: str) -> Evaluation | None:
         recorded = self._archive.evaluation_json(individual_id) if self.individual(individual_id) else None
@@ -113,8 +117,11 @@ class ArchivedPast:
 
     def _latest(self, records: list[str]) -> tuple[Attempt, ...]:
         """The attempts of these events that no later one of the same number replaced."""
-        found = {attempt.number: attempt for attempt in latest_attempts(records) if attempt.number < self._before}
+        found = {attempt.number: attempt for attempt in latest_attempts(records) if self._is_past(attempt.number)}
         return tuple(found[number] for number in sorted(found) if self._stands(found[number]))
+
+    def _is_past(self, number: int) -> bool:
+        return number < self._before and number not in self._without
 
     @cached_property
     def _asked_again(self) -> frozenset[int]:

@@ -68,6 +68,16 @@ class Asker:
             exclude_ids=[attempt.question_id for attempt in attempts],
         )
         hint = phrase(question, self._phrasing.style, slots)
+        return self.again(
+            parents, number=number, generation=generation, question=question, trigger=trigger, hint=hint
+        )
+
+    def again(
+        self, parents: tuple[Individual, ...], *, number: int, generation: int, question: Question, trigger: Trigger,
+        hint: str,
+    ) -> Asked:  # fmt: skip
+        """A question that was chosen before, in its words, with the evidence as it is now."""
+        first = parents[0]
         return Asked(
             number=number,
             generation=generation,

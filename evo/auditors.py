@@ -1,7 +1,7 @@
 """Builds what audits wins: for a search, and for `evo verify`."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from evo.auditing import Auditing, Audits
 from evo.choices import Settled
@@ -10,10 +10,13 @@ from evo.history import History
 from evo.judging import EvaluatesAll
 from evo.suites import load_suite_config, to_suite
 from evo.workbench import judge_settings
-from fitness import worker as workers
-from fitness.audit import Auditor, FullSuite
-from fitness.evaluator import Evaluator
-from fitness.sanitizer import find_sanitizer
+from fitness.audit import Auditor, AuditWorker, FullSuite
+from fitness.audit_record import AuditCheck
+from fitness.evaluation import Evaluation
+from fitness.evaluator import Evaluator, Measurer
+from fitness.pool import PooledEvaluator
+from fitness.sanitizer import Sanitizer, find_sanitizer
+from fitness.worker import Worker
 from population.archive import Archive
 
 FULL_SUITE = "full182"  # what a run's best is held to besides
@@ -38,15 +41,46 @@ def build_auditor(config: Config, settled: Settled, evaluator: EvaluatesAll) -> 
     """What looks again at wins that `evaluator` reports; None where it cannot run a candidate again."""
     if isinstance(evaluator, Audits):
         return evaluator
-    if not isinstance(evaluator, Evaluator) or not isinstance(evaluator.worker, workers.Worker):
+    if isinstance(evaluator, PooledEvaluator):
+        pooled = evaluator
+        return PooledAuditor(pooled, lambda worker: _auditor(config, settled, pooled.evaluator.beside(worker)))
+    return _auditor(config, settled, evaluator) if isinstance(evaluator, Evaluator) else None
+
+
+@dataclass(frozen=True)
+class PooledAuditor:
+    """Audits on whichever worker of a pool is free next: nothing else is measured on its device meanwhile."""
+
+    pooled: PooledEvaluator
+    auditor_on: Callable[[Measurer], Audits | None]
+
+    def audit(self, source: str, evaluation: Evaluation) -> tuple[AuditCheck, ...]:
+        """See Audits."""
+        return self._by_a_worker(lambda auditor: auditor.audit(source, evaluation))
+
+    def audit_champion(self, source: str) -> tuple[AuditCheck, ...]:
+        """See Audits."""
+        return self._by_a_worker(lambda auditor: auditor.audit_champion(source))
+
+    def _by_a_worker(self, audit: Callable[[Audits], tuple[AuditCheck, ...]]) -> tuple[AuditCheck, ...]:
+        def turn(worker: Measurer) -> tuple[AuditCheck, ...]:
+            auditor = self.auditor_on(worker)
+            return () if auditor is None else audit(auditor)
+
+        return self.pooled.workers.submit(turn, first=True).result()
+
+
+def _auditor(config: Config, settled: Settled, evaluator: Evaluator) -> Audits | None:
+    worker = evaluator.worker
+    if not isinstance(worker, AuditWorker):
         return None
     on_gpu = settled.backend is BackendKind.cuda
     return Auditor(
         evaluator,
-        evaluator.worker,
+        worker,
         on_gpu=on_gpu,
-        sanitizer=find_sanitizer(),
-        device_index=config.backend.device,
+        sanitizer=find_sanitizer() if isinstance(worker, Worker) else Sanitizer(None, {}),  # it runs on this machine
+        device_index=worker.device_index,
         full=_full_suite(config, settled) if on_gpu else None,
     )
 

@@ -55,18 +55,23 @@ def _backend(config: Config, machine: Machine) -> tuple[BackendKind, Gpu | None,
     if kind is BackendKind.host:
         value = f"host ({machine.processor}, {config.backend.threads} thread{'s'[: config.backend.threads > 1]})"
         return kind, None, Choice(what="backend", value=value, why=f"{asked}; every figure is the processor's")
-    gpu = _gpu(config.backend.device, machine)
+    gpu = _gpu(config, machine)
     return kind, gpu, Choice(what="backend", value=f"cuda ({gpu.name}, {gpu.arch}, device {gpu.index})", why=asked)
 
 
-def _gpu(index: int, machine: Machine) -> Gpu:
+def _gpu(config: Config, machine: Machine) -> Gpu:
+    """The GPU that candidates are compiled for, and measured on by the pool's first worker."""
     if not machine.gpus:
         raise EnvironmentFault(
             f"backend=cuda: {machine.gpu_trouble or 'no GPU was found'}; use backend=host, or ask `evo doctor`"
         )
-    if index >= len(machine.gpus):
-        raise EnvironmentFault(f"backend.device={index}: {len(machine.gpus)} GPU(s) are visible, counted from 0")
-    return machine.gpus[index]
+    named, indices = "pool.devices", config.pool.devices or [0]
+    if config.backend.device is not None:
+        named, indices = "backend.device", [config.backend.device]
+    for index in indices:
+        if index >= len(machine.gpus):
+            raise EnvironmentFault(f"{named}={index}: {len(machine.gpus)} GPU(s) are visible, counted from 0")
+    return machine.gpus[indices[0]]
 
 
 def _baseline(kind: BaselineKind, gpu: Gpu | None) -> tuple[BaselineKind, Choice]:

@@ -8,6 +8,8 @@ from enum import Enum
 
 from omegaconf import MISSING
 
+from evo.pool_config import PoolConfig
+
 
 class BackendKind(Enum):
     """Where candidates run."""
@@ -89,6 +91,13 @@ class DistributionKind(Enum):
     small = "small"
 
 
+class EvolutionKind(Enum):
+    """When judged candidates compete."""
+
+    generational = "generational"
+    steady = "steady"
+
+
 class ApiKind(Enum):
     """Which protocol of an OpenAI-compatible server is spoken."""
 
@@ -101,8 +110,8 @@ class BackendConfig:
     """conf/backend"""
 
     kind: BackendKind = BackendKind.auto
-    device: int = 0
-    claim: bool = False
+    device: int | None = None
+    claim: bool | None = None
     threads: int = 1
     run_model_code: bool = False
     cache: str | None = None
@@ -190,6 +199,7 @@ class StyleConfig:
 class EvolutionConfig:
     """conf/evolution"""
 
+    kind: EvolutionKind = EvolutionKind.generational
     mu: int = 6
     lambda_: int = 6
     elites: int = 1
@@ -262,6 +272,7 @@ class Config:
     baseline: BaselineConfig = field(default_factory=BaselineConfig)
     suite: SuiteConfig = field(default_factory=SuiteConfig)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
+    pool: PoolConfig = field(default_factory=PoolConfig)
     answerer: AnswererConfig = field(default_factory=AnswererConfig)
     style: StyleConfig = field(default_factory=StyleConfig)
     questions: QuestionsConfig = field(default_factory=QuestionsConfig)

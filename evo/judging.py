@@ -85,12 +85,21 @@ class Judging:
         self._auditing = auditing
         self._race = race
 
+    @property
+    def evaluator(self) -> EvaluatesAll:
+        """What measures."""
+        return self._evaluator
+
+    def evaluator_now(self) -> EvaluatesAll:
+        """The same, with the bar that the best so far have raised, where there is a race."""
+        return self._evaluator if self._race is None else self._race.start(self._history)
+
     def evaluate(self, offspring: Sequence[Individual]) -> None:
         """Judge them all and credit the questions behind them. Raises StopSearch where the budget ends before.
 
         It also ends after three faults of the environment in a row; fewer are tried again. What was measured is kept.
         """
-        evaluator = self._evaluator if self._race is None else self._race.start(self._history)
+        evaluator = self.evaluator_now()
         waiting = [each for each in offspring if evaluation_of(self._archive, each.id) is None]
         room = len(waiting) if self._budget is None else max(0, self._budget - self._archive.evaluation_count())
         beyond = {individual.id for individual in waiting[room:]}
@@ -99,6 +108,16 @@ class Judging:
             raise StopSearch(f"evaluation budget reached: {self._budget} of {self._budget}")
         for individual in offspring:
             set_fitness(individual, self._history.geomean(individual.id))
+
+    def judge(self, individual: Individual, evaluation: Evaluation) -> None:
+        """Keep what was measured of one, audit it where it is suspicious, give it its fitness.
+
+        Raises EnvironmentFault from its audit; what was measured is kept.
+        """
+        if evaluation_of(self._archive, individual.id) is None:
+            self._record(individual, evaluation)
+        self._settle(individual, evaluation, set())
+        set_fitness(individual, self._history.geomean(individual.id))
 
     def credit(self, attempts: Sequence[Attempt]) -> None:
         """Tell the sampler what became of a generation's questions. An answerer's failure is no question's fault."""
@@ -136,19 +155,21 @@ class Judging:
                 self._settle(individual, recorded, settled)
 
         def keep(place: int, evaluation: Evaluation) -> None:
-            individual = missing[place]
-            self._archive.record_evaluation(
-                EvaluationRecord(
-                    individual_id=individual.id,
-                    key=evaluation.key,
-                    status=str(evaluation.status),
-                    geomean=evaluation.geomean,
-                    record=strict_json(evaluation.to_json()),
-                )
-            )
-            self._settle(individual, evaluation, settled)
+            self._record(missing[place], evaluation)
+            self._settle(missing[place], evaluation, settled)
 
         evaluator.evaluate_all([individual.source for individual in missing], on_done=keep)
+
+    def _record(self, individual: Individual, evaluation: Evaluation) -> None:
+        self._archive.record_evaluation(
+            EvaluationRecord(
+                individual_id=individual.id,
+                key=evaluation.key,
+                status=str(evaluation.status),
+                geomean=evaluation.geomean,
+                record=strict_json(evaluation.to_json()),
+            )
+        )
 
     def _settle(self, individual: Individual, evaluation: Evaluation, settled: set[str]) -> None:
         """Audit it where it is suspicious, remember it, tell of it."""

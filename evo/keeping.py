@@ -10,6 +10,7 @@ from evo.archived_past import ArchivedPast
 from evo.attempt_events import ATTEMPT_EVENT
 from evo.history import History
 from evo.loop import State
+from evo.open_questions import open_at
 from evo.selection import viable
 from population.archive import Archive
 from population.atomic_file import strict_json
@@ -83,7 +84,8 @@ class Keeper:
         state.barren_generations = checkpoint.counters["barren_generations"]
         for entry in checkpoint.logbook:
             state.logbook.record(**entry)
-        self.history.recall(ArchivedPast(self.archive, before=state.next_birth))
+        under_way = open_at(self.archive, state.generation)
+        self.history.recall(ArchivedPast(self.archive, before=state.next_birth, without=under_way))
         state.population = viable([self._member(member) for member in checkpoint.population])
         # From the last to the first: a hall of fame puts newcomers ahead of their equals.
         state.hall_of_fame.update(viable([self._member(member) for member in reversed(checkpoint.hall_of_fame)]))

@@ -13,7 +13,7 @@ from deap import base
 from evo.answerers.answerer import Reply, Request
 from evo.answerers.mailbox import Inbox, Key, MailboxAnswerer, mail_name
 from evo.choices import Settled
-from evo.config import BackendKind, BaselineKind, Config
+from evo.config import BackendKind, BaselineKind, Config, EvolutionKind
 from evo.console import RunConsole
 from evo.generation_gate import GenerationComplete, GenerationGate
 from evo.loggers.reporting import open_report
@@ -109,7 +109,12 @@ class MailboxSearch:
         self._notes.extend([*inbox.notes, *self._remarks(inbox)])
         return self._publish(standstill)
 
+    def _require_generations(self) -> None:
+        if self.config.evolution.kind is EvolutionKind.steady:
+            raise ConfigError(f"{self.folder.path}: a steady search (evolution=steady) is not exchanged by files")
+
     def _go_on(self, replies: Mapping[Key, Reply], *, wanted: int | None) -> _Standstill:
+        self._require_generations()
         measured = MeasuredFiles(folder=self.folder.measured, job=job_of(self.config, None), note=self._notes.append)
         environment = self._environment(measured)
         measured = replace(measured, job=job_of(self.config, environment))

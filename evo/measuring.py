@@ -19,7 +19,16 @@ from population.run_folder import RunFolder
 
 _OF_THIS_MACHINE: Mapping[str, str] = {"backend": "kind"} | {
     f"backend.{name}": name
-    for name in ("kind", "device", "cache", "compile_processes", "compile_timeout_s", "run_model_code", "table")
+    for name in (
+        "kind",
+        "device",
+        "claim",
+        "cache",
+        "compile_processes",
+        "compile_timeout_s",
+        "run_model_code",
+        "table",
+    )
 }
 
 Workbench = Callable[[Config, Settled, Machine], AbstractContextManager[EvaluatesAll]]
@@ -108,11 +117,11 @@ def _configuration(job: Job, words: Sequence[str]) -> Config:
     """The job's, but for what the words set of this machine, and leave to run a model's code natively."""
     named = [str(override.key_or_group) for override in parse_overrides(words)]
     for key in named:
-        if key not in _OF_THIS_MACHINE:
-            allowed = ", ".join(_OF_THIS_MACHINE)
+        if key not in _OF_THIS_MACHINE and key.split(".")[0] != "pool":
+            allowed = ", ".join((*_OF_THIS_MACHINE, "pool"))
             raise ConfigError(f"{key}: the run decides how it is measured; only these can be set here: {allowed}")
     given = compose_config(words)
-    keys = [_OF_THIS_MACHINE[key] for key in (*named, "backend.run_model_code")]
+    keys = [_OF_THIS_MACHINE[key] for key in (*named, "backend.run_model_code") if key in _OF_THIS_MACHINE]
     own = {key: getattr(given.backend, key) for key in keys}
     config = replace(
         given, backend=replace(job.backend, **own), baseline=job.baseline, suite=job.suite, judge=job.judge

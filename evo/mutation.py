@@ -3,30 +3,25 @@
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
 from evo.answerers.answerer import Answerer, AnswererError, Reply, Request
 from evo.answerers.budget import BudgetExhausted
 from evo.answerers.mailbox import ReplyAwaited
 from evo.asking import Asked
-from evo.history import Attempt, History, Outcome
-from evo.reply import Answer, read_reply
+from evo.conversation import Conversation, Made
+from evo.history import History, Outcome
 from evo.reply_records import keep_reply, keep_unanswered, to_reply
 from evo.stop import GivenUp, StopSearch
-from evo.unreadable import NoChange, UnreadableReply
 from fitness.faults import EnvironmentFault
 from population.archive import Archive
 from population.individual import Individual
 from population.records import PromptRecord, QuestionRecord
-from questions.claims import declared
-from questions.question import Moment
 
 logger = logging.getLogger(__name__)
 
 ATTEMPTS = 2  # a reply that cannot be read is asked for once more, with the reason
-
-_CLAIMS = {Moment.LIMIT_DECLARED: "limit", Moment.DONE_DECLARED: "done", None: ""}
 
 
 class RepliesAwaited(StopSearch):
@@ -41,31 +36,6 @@ class RepliesAwaited(StopSearch):
         super().__init__(f"waiting for replies to {first.parent.name}/{first.name}{more}")
         self.requests = tuple(each.request for each in awaited)
         self.sources = tuple(sources)
-
-
-@dataclass(kw_only=True)
-class Conversation:
-    """One question and what has come of it so far."""
-
-    asked: Asked
-    answer: Answer | None = None
-    trouble: UnreadableReply | AnswererError | None = None
-    claim: str = field(default="")
-
-    def hear(self, reply: Reply) -> None:
-        """Read a reply to the first parent's question."""
-        try:
-            self.answer, self.trouble = read_reply(reply.text, self.asked.parents[0].source, reply.finish_reason), None
-            notes = self.answer.notes
-        except UnreadableReply as trouble:
-            self.answer, self.trouble = None, trouble
-            notes = trouble.notes
-        self.claim = _CLAIMS[declared(reply.text, notes.claim)]
-
-    @property
-    def to_be_asked_again(self) -> bool:
-        """Whether the reply was unreadable; a parent given back is an answer, if an empty one."""
-        return isinstance(self.trouble, UnreadableReply) and not isinstance(self.trouble, NoChange)
 
 
 class Asks(Protocol):
@@ -105,7 +75,7 @@ class Mutation:
         the answerer's model calls cannot work.
         """
         asked = [
-            self._ask(group, number=first_birth + place, generation=generation) for place, group in enumerate(parents)
+            self.ask(group, number=first_birth + place, generation=generation) for place, group in enumerate(parents)
         ]
         conversations = [Conversation(asked=each) for each in self._numbered(asked)]
         for attempt in range(ATTEMPTS):
@@ -115,7 +85,8 @@ class Mutation:
         children = [self._child_of(conversation) for conversation in conversations]
         return [child for child in children if child is not None]
 
-    def _ask(self, group: tuple[Individual, ...], *, number: int, generation: int) -> Asked:
+    def ask(self, group: tuple[Individual, ...], *, number: int, generation: int) -> Asked:
+        """The question to be put about one parent or two."""
         self._take_in(number)
         return self._asker.ask(group, number=number, generation=generation)
 
@@ -141,18 +112,19 @@ class Mutation:
 
     def _converse(self, conversations: Sequence[Conversation], attempt: int) -> None:
         """Have one reply to each, from the archive or from the answerer."""
-        requests = []
-        for conversation in conversations:
-            reason = str(conversation.trouble) if conversation.trouble else ""
-            request = self._recorded(
-                conversation.asked, self._asker.request(conversation.asked, attempt=attempt, reply_error=reason)
-            )
-            recorded = self._archive.reply(request.number, request.attempt)
-            if recorded is None:
-                requests.append((conversation, request))
-            else:
-                conversation.hear(to_reply(recorded))
-        self._put(requests)
+        outstanding = [(each, self.outstanding(each, attempt)) for each in conversations]
+        self._put([(each, request) for each, request in outstanding if request is not None])
+
+    def outstanding(self, conversation: Conversation, attempt: int) -> Request | None:
+        """The request that is to be put; None where the archive holds the reply to it, which now is heard."""
+        reason = str(conversation.trouble) if conversation.trouble else ""
+        request = self._asker.request(conversation.asked, attempt=attempt, reply_error=reason)
+        request = self._recorded(conversation.asked, request)
+        recorded = self._archive.reply(request.number, request.attempt)
+        if recorded is None:
+            return request
+        conversation.hear(to_reply(recorded))
+        return None
 
     def _put(self, requests: Sequence[tuple[Conversation, Request]]) -> None:
         """Put requests to the answerer; what comes of each is kept as it comes in.
@@ -165,24 +137,21 @@ class Mutation:
             try:
                 for future in as_completed(waiting):
                     conversation, request = waiting[future]
-                    reply = self._kept(request, future)
+                    reply = self.keep(request, future)
                     kept.add(future)
-                    if isinstance(reply, AnswererError):
-                        conversation.trouble = _bearable(reply)
-                    else:
-                        conversation.hear(reply)
+                    listen(conversation, reply)
             except (StopSearch, EnvironmentFault):
                 pool.shutdown(cancel_futures=True)
                 for future, (_, request) in waiting.items():
                     if future in kept or future.cancelled():
                         continue
                     if isinstance(future.exception(), AnswererError | None):
-                        self._kept(request, future)
+                        self.keep(request, future)
                 raise
             finally:
                 pool.shutdown(cancel_futures=True)
 
-    def _kept(self, request: Request, future: Future[Reply]) -> Reply | AnswererError:
+    def keep(self, request: Request, future: Future[Reply]) -> Reply | AnswererError:
         """What came of a request, as the archive now holds it. Raises EnvironmentFault from a tool of the model's."""
         try:
             return keep_reply(self._archive, request, future.result())
@@ -192,48 +161,30 @@ class Mutation:
 
     def _child_of(self, conversation: Conversation) -> Individual | None:
         """The new candidate of a conversation, or None; either way the attempt is remembered."""
-        asked, answer = conversation.asked, conversation.answer
-        if answer is None:
-            self._remember(conversation, _outcome_of(conversation.trouble), str(conversation.trouble), None)
-            return None
-        child = Individual.from_source(
-            answer.source,
-            birth=asked.number,
-            generation=asked.generation,
-            operator=asked.operator,
-            parent_ids=tuple(parent.id for parent in asked.parents),
-            question_id=asked.question.id,
-        )
-        if self._history.knows(child.id):
-            self._remember(conversation, Outcome.DUPLICATE, f"the text of {child.id}, judged before", child.id)
-            return None
-        if self._archive.holds(child.id):  # made by this generation before it was interrupted
-            child = self._archive.individual(child.id)
-        else:
-            self._archive.record_individual(child)
-        self._history.add_individual(child)
-        self._remember(conversation, Outcome.CHILD, answer.notes.change, child.id)
-        return child
+        made = self.made(conversation)
+        self._history.add_attempt(conversation.attempt(made, conversation.asked.generation))
+        return made.child
 
-    def _remember(self, conversation: Conversation, outcome: Outcome, detail: str, child_id: str | None) -> None:
-        asked = conversation.asked
-        self._history.add_attempt(
-            Attempt(
-                number=asked.number,
-                generation=asked.generation,
-                operator=asked.operator,
-                parent_ids=tuple(parent.id for parent in asked.parents),
-                question_id=asked.question.id,
-                layer=str(asked.question.layer),
-                moment=str(asked.trigger.moment),
-                style=str(asked.style),
-                hint=asked.hint,
-                outcome=outcome,
-                detail=detail,
-                claim=conversation.claim,
-                child_id=child_id,
-            )
-        )
+    def made(self, conversation: Conversation, *, of_others: bool = True) -> Made:
+        """What a conversation led to; a new candidate is recorded.
+
+        A text that another question made, of a generation that was interrupted, is a child only with `of_others`;
+        else that question will be asked again, and it is its child.
+        """
+        answer = conversation.answer
+        if answer is None:
+            return conversation.childless
+        child = conversation.child(answer.source)
+        earlier = self._archive.individual(child.id) if self._archive.holds(child.id) else None
+        of_another = earlier is not None and earlier.birth != child.birth
+        if self._history.knows(child.id) or (of_another and not of_others):
+            detail = f"the text of {child.id}, judged before"
+            return Made(outcome=Outcome.DUPLICATE, detail=detail, child_id=child.id)
+        if earlier is None:
+            self._archive.record_individual(child)
+        child = earlier or child  # made by this generation before it was interrupted
+        self._history.add_individual(child)
+        return Made(outcome=Outcome.CHILD, detail=answer.notes.change, child_id=child.id, child=child)
 
     def _recorded(self, asked: Asked, request: Request) -> Request:
         """The request as the archive holds it: what was once asked stays as it was, whatever the template says now."""
@@ -258,6 +209,14 @@ class Mutation:
         return request
 
 
+def listen(conversation: Conversation, reply: Reply | AnswererError) -> None:
+    """Hear a reply, or that there is none. Raises StopSearch where the search cannot go on without it."""
+    if isinstance(reply, AnswererError):
+        conversation.trouble = _bearable(reply)
+    else:
+        conversation.hear(reply)
+
+
 def _bearable(error: AnswererError) -> AnswererError:
     """The error, where the search can go on without this reply. Raises StopSearch where it cannot."""
     if isinstance(error, BudgetExhausted):
@@ -268,9 +227,3 @@ def _bearable(error: AnswererError) -> AnswererError:
     if not error.retryable:  # a wrong key, a quota that is used up: the next question would meet the same
         raise GivenUp(f"the answerer gave up: {error}") from error
     return error
-
-
-def _outcome_of(trouble: UnreadableReply | AnswererError | None) -> Outcome:
-    if isinstance(trouble, NoChange):
-        return Outcome.NO_CHANGE
-    return Outcome.UNREADABLE if isinstance(trouble, UnreadableReply) else Outcome.UNANSWERED

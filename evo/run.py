@@ -9,7 +9,7 @@ from deap import base
 from rich.console import Console
 
 from evo.choices import Settled, settle
-from evo.config import Config
+from evo.config import Config, EvolutionKind
 from evo.console import RunConsole
 from evo.loggers.reporting import open_report
 from evo.loop import evolve
@@ -18,6 +18,7 @@ from evo.result import evaluation_of, first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
 from evo.signals import orderly_stop
+from evo.steady import evolve_steadily
 from evo.stop import Interrupted, StopSearch
 from evo.suites import require_timed
 from evo.toolbox import build_bank
@@ -89,6 +90,9 @@ def _search(
             voice.note(f"resumed after generation {state.generation}, with {made} evaluations made")
             for fault in archive.kernel_faults():
                 voice.note(fault)
-        stop = evolve(state, toolbox)
+        if config.evolution.kind is EvolutionKind.steady:
+            stop = evolve_steadily(state, toolbox, config.evolution.lambda_)
+        else:
+            stop = evolve(state, toolbox)
         _crown(toolbox, stop, voice)
     return stop, search.result(state, stop)

@@ -19,12 +19,13 @@ SETTINGS_EVENT = "settings"
 _SETTINGS_KEY = "run"
 _SHOWN_CHARACTERS = 80  # of a value that differs: a suite's scenarios fill pages
 FREE_SETTINGS = (  # may change from one part of a run to the next; any other change makes another experiment
-    "name", "runs", "resume", "audit", "logger", "stop", "backend", "baseline", "suite", "evolution.keep_checkpoints",
-    "answerer.concurrency", "answerer.timeout_s", "answerer.max_retries", "answerer.api_key_env", "answerer.base_url",
+    "name", "runs", "resume", "audit", "logger", "stop", "backend", "pool", "baseline", "suite",
+    "evolution.keep_checkpoints", "answerer.concurrency", "answerer.timeout_s", "answerer.max_retries",
+    "answerer.api_key_env", "answerer.base_url",
 )  # fmt: skip
 # Options that runs began without: at these values they are left out, so that such a run can be gone on with.
 _LATER: Mapping[str, Any] = MappingProxyType(
-    {"judge.precision": None, "judge.race": False, "questions.all_styles": False}
+    {"judge.precision": None, "judge.race": False, "questions.all_styles": False, "evolution.kind": "generational"}
 )
 
 

@@ -17,8 +17,9 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from evo.config import AnswererKind, BackendKind, Config, SelectionKind
+from evo.config import AnswererKind, BackendKind, Config, EvolutionKind, SelectionKind
 from evo.data import conf_folder
+from evo.pool_config import PoolKind
 
 HYDRA_VERSION = "1.3"  # the version of Hydra whose defaults we rely on
 _LEAST: Mapping[str, float] = MappingProxyType(
@@ -39,6 +40,8 @@ _LEAST: Mapping[str, float] = MappingProxyType(
         "stop.barren_generations": 1,
         "backend.device": 0,
         "backend.threads": 1,
+        "pool.workers": 1,
+        "pool.start_s": 1,
         "backend.compile_processes": 0,
         "backend.compile_timeout_s": 1,
         "judge.repeats": 1,
@@ -176,8 +179,38 @@ def _check_choices(config: Config) -> None:
     for key, applies, value in needed:
         if applies and not value:
             raise ConfigError(f"{key} is not set: this choice needs it, as in {key}=…")
+    if config.evolution.kind is EvolutionKind.steady:
+        _check_steady(config)
+    _check_gpus(config)
     if answerer.tools and answerer.kind is not AnswererKind.openai:
         raise ConfigError(f"answerer.tools=true: {answerer.kind.value} calls none; expected answerer=openai")
+
+
+def _check_gpus(config: Config) -> None:
+    """At most one option says which GPUs measure."""
+    devices = config.pool.devices
+    given = {
+        "backend.claim": bool(config.backend.claim),
+        "backend.device": config.backend.device is not None,
+        "pool.devices": devices is not None,
+        "pool=ray": config.pool.kind is PoolKind.ray,
+    }
+    named = [name for name, is_given in given.items() if is_given]
+    if len(named) > 1:
+        raise ConfigError(f"{named[0]} and {named[1]}: both say which GPUs; leave one of them out")
+    if devices is not None and (not devices or len(set(devices)) < len(devices) or min(devices) < 0):
+        raise ConfigError(f"pool.devices={devices}: expected one index or more from 0 on, each once")
+
+
+def _check_steady(config: Config) -> None:
+    """A steady search has no generations that files could be exchanged for, and no moment when nothing is timed."""
+    refused = {
+        "answerer=mailbox": config.answerer.kind is AnswererKind.mailbox,
+        "answerer.tools=true": config.answerer.tools,
+        "single_shot.questions": config.single_shot.questions is not None,
+    }
+    for words in (word for word, given in refused.items() if given):
+        raise ConfigError(f"evolution=steady: {words} needs generations; use evolution=generational")
 
 
 def _check_single_shot(config: Config) -> None:

@@ -18,7 +18,7 @@ from evo.answerers.replay import ReplayAnswerer
 from evo.asking import Asker, Phrasing
 from evo.auditors import build_auditing
 from evo.choices import Settled
-from evo.config import AnswererKind, Config, SelectionKind
+from evo.config import AnswererKind, Config, EvolutionKind, SelectionKind
 from evo.console import RunConsole
 from evo.history import History
 from evo.judging import EvaluatesAll, Judging, race_with
@@ -35,6 +35,7 @@ from evo.single_shot import single_shot
 from evo.stop import StopSearch, check
 from evo.tools.bench import Bench
 from evo.tracking import Tracker
+from evo.under_way import UnderWay, register_steady, wanted
 from evo.workbench import build_bench
 from fitness.evaluation import Evaluation
 from population.archive import Archive
@@ -129,10 +130,7 @@ def build_toolbox(
     config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole,
     answerer: Answerer | None = None, report: Report = NO_REPORT,
 ) -> base.Toolbox:  # fmt: skip
-    """The loop's steps, registered under the names that it calls them by. Raises ConfigError or AnswererError.
-
-    Without an `answerer` the configured one is built.
-    """
+    """The loop's steps by name; without an `answerer` the configured one. Raises ConfigError or AnswererError."""
     auditing = build_auditing(config, settled, evaluator, memory.archive, memory.history, console.note)
     judging = Judging(
         evaluator=evaluator,
@@ -149,9 +147,11 @@ def build_toolbox(
     asker = functools.partial(_build_asker, config, settled, memory, bench)
     shot = single_shot(config, memory.sampler, memory.history, asker, lambda: named_rng(config.rng_seed, "single shot"))
     added = AddedQuestions(folder=keeper.run.questions, archive=memory.archive, sampler=memory.sampler)
+    own_asker = asker(Style(config.style.kind.value))
+    answerer = answerer or build_answerer(config, keeper.run, spent_usd=spent_usd, bench=bench)
     mutation = Mutation(
-        asker=shot or asker(Style(config.style.kind.value)),
-        answerer=answerer or build_answerer(config, keeper.run, spent_usd=spent_usd, bench=bench),
+        asker=shot or own_asker,
+        answerer=answerer,
         archive=memory.archive,
         history=memory.history,
         concurrency=config.answerer.concurrency,
@@ -161,15 +161,19 @@ def build_toolbox(
         config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console
     )
     toolbox = base.Toolbox()
-    toolbox.register("stop", steps.stop)
-    toolbox.register("sow", steps.sow)
+    for step in ("stop", "sow", "next_birth", "select_survivors", "record"):
+        toolbox.register(step, getattr(steps, step))
     toolbox.register("select_parents", (shot or steps).select_parents)
     toolbox.register("vary", mutation.vary)
     toolbox.register("evaluate", judging.evaluate)
-    toolbox.register("next_birth", steps.next_birth)
-    toolbox.register("select_survivors", steps.select_survivors)
-    toolbox.register("record", steps.record)
     toolbox.register("checkpoint", keeper.save)
+    if config.evolution.kind is EvolutionKind.steady:
+        under_way = UnderWay(
+            mutation=mutation, asker=own_asker, answerer=answerer, judging=judging, archive=memory.archive,
+            history=memory.history, sampler=memory.sampler, keeper=keeper, take_in=added.take_in,
+            wanted=wanted(config, evaluator),
+        )  # fmt: skip
+        register_steady(toolbox, under_way)
     toolbox.register("crown", auditing.crown)
     return toolbox
 

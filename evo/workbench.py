@@ -12,6 +12,8 @@ from evo.config import BackendKind, Config
 from evo.data import cache_folder, include_folder
 from evo.judging import EvaluatesAll
 from evo.pending import differences
+from evo.pool_config import PoolKind
+from evo.pools import open_workers, pooled
 from evo.seeds import shipped_sources
 from evo.tools.bench import Bench
 from evo.tools.disassemble import Disassemble, disassembler
@@ -20,7 +22,6 @@ from evo.tools.measure import Measure
 from evo.tools.nsight import find_ncu
 from evo.tools.occupancy import Occupancy
 from evo.tools.profile import Profile
-from fitness import worker as workers
 from fitness.backends.host_compiler import HostCompiler
 from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.build_cache import BuildCache
@@ -31,12 +32,11 @@ from fitness.faults import EnvironmentFault
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import same_but_for_knobs
+from fitness.pool import MeasuringWorker, PooledEvaluator
 from fitness.probe import Gpu, Machine
-from fitness.process_limits import ProcessLimits
 from fitness.roof import Roof
 
 _GIB = 2**30
-_HOST_MEMORY = 8 * _GIB  # of address space beyond torch's own: the reference of a small suite, and the candidate
 _COMPILER_MEMORY = 4 * _GIB
 _CACHE_BYTES = 2 * _GIB
 _HOST_SM_COUNT = 1  # a processor has no multiprocessors; launch expressions may name them all the same
@@ -48,18 +48,21 @@ _GPU_JUDGE = JudgeSettings(warmups=1, repeats=15, least_repeats=5, precision=0.0
 def open_evaluator(
     config: Config, settled: Settled, machine: Machine, *, trusted: Sequence[str] = (),
     began: Environment | None = None, settings: JudgeSettings | None = None,
+    watched: Callable[[MeasuringWorker], MeasuringWorker] = lambda worker: worker,
 ) -> Iterator[EvaluatesAll]:  # fmt: skip
-    """The evaluator of the settled backend, its worker and its compiler ended afterwards.
+    """The evaluator of the settled backend, its workers and its compiler ended afterwards.
 
     `trusted` sources may run natively on the host besides the shipped seeds. `began` is where the run's first candidate
     was measured: figures of another compiler or baseline do not belong beside it. Without `settings` the judge has the
-    configured ones. Raises EnvironmentFault, of which BaselineUnavailableError is a kind, before anything is measured.
+    configured ones. `watched(worker)` stands in for each worker. Raises EnvironmentFault, of which
+    BaselineUnavailableError is a kind, before anything is measured.
     """
     if settled.backend is BackendKind.recorded:
         yield _recorded(Path(config.backend.table or ""), settled.suite.name)
         return
-    with _open_worker(config, settled) as worker, closing(_compiler(config, settled)) as compiler:
-        baseline = worker.baseline(settled.suite)
+    with open_workers(config, settled, machine) as opened, closing(_compiler(config, settled)) as compiler:
+        workers = [watched(worker) for worker in opened]
+        baseline = workers[0].baseline(settled.suite)
         environment = Environment(
             backend=settled.backend.value,
             device=settled.device,
@@ -70,21 +73,24 @@ def open_evaluator(
         )
         if began is not None and (differing := differences(began, environment)):
             raise EnvironmentFault(f"resume: the run began elsewhere: {', '.join(differing)}; start a new run")
-        yield Evaluator(
+        evaluator = Evaluator(
             suite=settled.suite,
-            target=_target(settled.gpu, environment, baseline.roof),
+            target=_target(config, settled.gpu, environment, baseline.roof),
             compiler=compiler,
-            worker=worker,
+            worker=workers[0],
             settings=settings or judge_settings(config, settled.backend),
             may_run=_permission(config, settled, trusted),
             compile_threads=_processes(config),
         )
+        with pooled(config, evaluator, workers, baseline, compile_threads=_processes(config)) as judge:
+            yield judge
 
 
 def build_bench(config: Config, settled: Settled, evaluator: EvaluatesAll) -> Bench:
     """The tools that the model may call on drafts, which `evaluator` judges as it does candidates."""
     gpu = settled.gpu
-    judge = DraftJudge(evaluator=evaluator, compiler=evaluator if isinstance(evaluator, Evaluator) else None)
+    compiler = evaluator if isinstance(evaluator, Evaluator | PooledEvaluator) else None
+    judge = DraftJudge(evaluator=evaluator, compiler=compiler)
     tools = (
         Measure(judge),
         Profile(judge, ncu=find_ncu(), device_index=gpu.index if gpu else None),
@@ -118,19 +124,6 @@ def judge_settings(config: Config, backend: BackendKind) -> JudgeSettings:
     )
 
 
-def _open_worker(config: Config, settled: Settled) -> workers.Worker:
-    on_gpu = settled.backend is BackendKind.cuda
-    return workers.open_worker(
-        workers.WorkerSettings(
-            backend=workers.BackendKind.CUDA if on_gpu else workers.BackendKind.HOST,
-            baseline=settled.baseline.value,
-            threads=config.backend.threads,
-            device_index=config.backend.device,
-            limits=ProcessLimits() if on_gpu else ProcessLimits(memory_bytes=_HOST_MEMORY),
-        )
-    )
-
-
 def _compiler(config: Config, settled: Settled) -> Compiler:
     cache = BuildCache(cache_folder(config.backend.cache, os.environ))
     cache.prune(_CACHE_BYTES)
@@ -156,11 +149,15 @@ def _processes(config: Config) -> int:
     return config.backend.compile_processes or os.cpu_count() or 1
 
 
-def _target(gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
+def _target(config: Config, gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
     if gpu is None:
         names = frozenset({"portable"})
         return Target(
-            names=names, sm_count=_HOST_SM_COUNT, environment=environment, compiling_disturbs=True, roof=roof
+            names=names,
+            sm_count=_HOST_SM_COUNT,
+            environment=environment,
+            compiling_disturbs=config.pool.kind is PoolKind.local,  # the workers of Ray are on nodes of their own
+            roof=roof,
         )
     return Target(
         names=gpu.targets, sm_count=gpu.sm_count, environment=environment, compiling_disturbs=False, roof=roof

@@ -4,7 +4,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from fitness.audit_record import AuditCheck, Finding
 from fitness.correctness import SEED_BITS
@@ -34,8 +34,13 @@ _NO_CYCLES = (
 )
 
 
+@runtime_checkable
 class AuditWorker(Protocol):
     """What examines a compiled candidate; `Worker` is one."""
+
+    @property
+    def device_index(self) -> int:
+        """Of its GPU, for the tools that run beside it."""
 
     def baseline(self, suite: Suite) -> BaselineFacts:
         """Raises BaselineUnavailableError where the baseline cannot do the suite."""

@@ -92,6 +92,12 @@ class Evaluator:
         other._suite, other._settings = suite, settings
         return other
 
+    def beside(self, worker: Measurer) -> "Evaluator":
+        """The same evaluator with another worker on a device of the same model."""
+        other = copy.copy(self)
+        other._worker = worker
+        return other
+
     @property
     def suite(self) -> Suite:
         """What candidates are judged on."""
@@ -201,7 +207,10 @@ class Evaluator:
             plan=candidate.plan, binaries={build.build: build.binary for build in candidate.builds},
             settings=self._settings, rng_seed=self._rng.getrandbits(SEED_BITS), bar=self._bar,
         )  # fmt: skip
-        measured = self._worker.measure(job)
+        return self.record(candidate, self._worker.measure(job))
+
+    def record(self, candidate: Compiled, measured: Measured) -> Evaluation:
+        """The record of a candidate of which this was measured."""
         return self._record(candidate.source, candidate.builds, measured, compile_s=candidate.compile_s)
 
     def _record(

@@ -30,6 +30,7 @@ class Gpu:
     capability: tuple[int, int]
     sm_count: int
     memory_gib: float
+    uuid: str = ""  # the same whatever else is visible; "" where none is told
 
     @property
     def arch(self) -> str:
@@ -126,6 +127,7 @@ def gpu_at(index: int) -> Gpu:
         capability=(properties.major, properties.minor),
         sm_count=properties.multi_processor_count,
         memory_gib=properties.total_memory / 2**30,
+        uuid=str(properties.uuid),
     )
 
 

@@ -24,6 +24,10 @@ from fitness.process_limits import ProcessLimits, apply_limits, die_with_parent
 logger = logging.getLogger(__name__)
 
 
+# Starting a child makes multiprocessing look after all its children, and two threads must not ask one of them for its
+# exit code at once: the second would read none.
+_CHILDREN = threading.Lock()
+
 _START_S = 120.0  # for a first start: the fork server imports what it preloads, torch among it
 _KILL_S = 5.0
 _STALL_S = 30.0  # within one message: a peer that stops in mid-message is stuck
@@ -133,6 +137,11 @@ class KillableProcess:
             cause = child.cause_of_death()
             raise ProcessDied(cause, last_progress=last_progress, output=self._end(child)) from error
 
+    def abort(self) -> None:
+        """From another thread: kill the process, if one runs, so that the request under way fails."""
+        if (child := self._child) is not None:
+            child.strike()
+
     def close(self) -> None:
         """End the process, if one runs. A later request starts another."""
         if self._child is not None:
@@ -187,8 +196,9 @@ class _Child:
 
     def cause_of_death(self) -> str:
         """The signal's name or the exit code of a child that closed its end."""
-        self.process.join(_KILL_S)
-        code = self.process.exitcode
+        with _CHILDREN:
+            self.process.join(_KILL_S)
+            code = self.process.exitcode
         if code is None:
             return "its connection closed"
         names = {-number.value: number.name for number in signal.Signals}
@@ -197,12 +207,17 @@ class _Child:
     def kill(self) -> bool:
         """Whether the child and its process group are gone."""
         self.connection.close()
+        self.strike()
+        with _CHILDREN:
+            self.process.join(_KILL_S)
+            return self.process.exitcode is not None
+
+    def strike(self) -> None:
+        """Send SIGKILL to the child and its process group."""
         if self.process.pid is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.process.pid, signal.SIGKILL)
         self.process.kill()  # it may not have had the time to lead a group
-        self.process.join(_KILL_S)
-        return self.process.exitcode is not None
 
 
 class _OutputTail:
@@ -233,7 +248,8 @@ def _start_child(target: Callable[[Connection], None], limits: ProcessLimits) ->
     _bound_stalls(ours)
     process = context.Process(target=_run_child, args=(target, theirs, writer, limits), daemon=True)
     try:
-        process.start()
+        with _CHILDREN:
+            process.start()
     except (EOFError, OSError) as error:
         reader.close()
         why = "a module that it preloads may have ended it, or memory or file descriptors have run out"

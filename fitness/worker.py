@@ -80,9 +80,17 @@ class Worker:
     each gets a fresh process; otherwise the process is replaced after a candidate that may have broken it.
     """
 
-    def __init__(self, open_side: Callable[[], DeviceSide], *, limits: ProcessLimits, shares_memory: bool) -> None:
+    def __init__(
+        self, open_side: Callable[[], DeviceSide], *, limits: ProcessLimits, shares_memory: bool, device_index: int = 0
+    ) -> None:
         self._process = KillableProcess(functools.partial(_serve, open_side), limits=limits)
         self._shares_memory = shares_memory
+        self._device_index = device_index
+
+    @property
+    def device_index(self) -> int:
+        """Of its GPU, after CUDA_VISIBLE_DEVICES; 0 on the host."""
+        return self._device_index
 
     @property
     def pid(self) -> int | None:
@@ -132,6 +140,10 @@ class Worker:
         if self._shares_memory or examined.fault:
             self._process.close()
         return examined
+
+    def abort(self) -> None:
+        """From another thread: kill the process, so that the request under way fails soon."""
+        self._process.abort()
 
     def close(self) -> None:
         """End the process."""
@@ -189,7 +201,12 @@ def open_side(settings: WorkerSettings) -> DeviceSide:
 def open_worker(settings: WorkerSettings) -> Worker:
     """A worker on the device of the settings; nothing starts before its first request."""
     shares_memory = settings.backend is BackendKind.HOST
-    return Worker(functools.partial(open_side, settings), limits=settings.limits, shares_memory=shares_memory)
+    return Worker(
+        functools.partial(open_side, settings),
+        limits=settings.limits,
+        shares_memory=shares_memory,
+        device_index=settings.device_index,
+    )
 
 
 def _build_backend(settings: WorkerSettings) -> Backend:

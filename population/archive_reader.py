@@ -142,6 +142,11 @@ class ArchiveReader:
         )
         return [(row[0], row[1]) for row in rows]
 
+    def ids_born(self, births: Collection[int]) -> frozenset[str]:
+        """The ids of the individuals of these numbers."""
+        sql = "SELECT id FROM candidates WHERE birth IN (SELECT value FROM json_each(:births))"
+        return frozenset(row["id"] for row in self._query(sql, {"births": json.dumps(sorted(births))}))
+
     def evaluation_count(self) -> int:
         """How many evaluations are recorded."""
         return sum(self.statuses().values())

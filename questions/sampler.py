@@ -112,6 +112,11 @@ class QuestionSampler:
         if all(waiting.id != question.id for waiting in self._queue):
             self._queue.append(question)
 
+    def recall(self, question: Question) -> None:
+        """Counts a question as asked that was drawn before this state was restored, without drawing."""
+        self._queue = [waiting for waiting in self._queue if waiting.id != question.id]
+        self._tallies[question.id] = self._tally(question.id).plus_asked()
+
     def credit(self, question_id: str, outcome: Outcome) -> None:
         """Counts what became of a question. Raises KeyError for one that was never asked."""
         if question_id not in self._tallies:

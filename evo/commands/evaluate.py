@@ -1,11 +1,13 @@
 """`evo evaluate`: measure a run's pending/ into measured/, on the machine that can."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rich.console import Console
 from rich.text import Text
 
 from evo.console import head_grid, verdict
+from evo.gpu_claim import on_held_gpus
 from evo.measuring import find_work, measure, settle_here
 from evo.run_options import locate_run
 from evo.settings import ConfigError
@@ -40,9 +42,11 @@ def evaluate(arguments: Sequence[str], console: Console) -> int:
         return SOME_LEFT if work.notes else ALL_MEASURED
     start_fork_server(PRELOAD)
     machine = probe_machine()
-    settled = settle_here(work, machine)
-    console.print(head_grid(settled.choices[:3], [("candidates", str(len(work.sources)))]))
-    done = measure(work, settled, machine, open_evaluator, tell_of)
+    with on_held_gpus(work.config, machine, say) as placed:
+        here = replace(work, config=placed)
+        settled = settle_here(here, machine)
+        console.print(head_grid(settled.choices[:3], [("candidates", str(len(work.sources)))]))
+        done = measure(here, settled, machine, open_evaluator, tell_of)
     say(f"{len(done.evaluations)} of {len(work.sources)} measured into {work.folder.measured}")
     if done.interruption is not None:
         say(f"{done.interruption.reason}; the rest is measured when this is called again")

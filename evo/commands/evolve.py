@@ -18,12 +18,13 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import DictConfig
 from rich.console import Console
+from rich.text import Text
 
 from evo.commands.errors import BAD_ENVIRONMENT, guarded
 from evo.config import Config
 from evo.console import open_console, plain_console
 from evo.data import conf_folder
-from evo.gpu_claim import on_claimed_gpu
+from evo.gpu_claim import beside_others, on_held_gpus
 from evo.run import run_search
 from evo.run_options import (
     earlier_overrides,
@@ -231,12 +232,13 @@ def job(composed: DictConfig) -> None:
     context = HydraConfig.get()
     folder = RunFolder(Path(context.runtime.output_dir))
     swept = context.mode is RunMode.MULTIRUN
-    apart = swept and context.runtime.choices["hydra/launcher"] != "basic"
+    launcher = context.runtime.choices["hydra/launcher"] if swept else "basic"
+    apart = launcher != "basic"
     if apart:  # joblib leaves a way of starting processes that our own children do not know
         multiprocessing.set_start_method("forkserver", force=True)
     with plain_console(folder.path / STORY_FILE) if apart else nullcontext(open_console()) as console:
         code = guarded(
-            lambda: _run(_config_of(folder) if swept else to_config(composed), folder, console),
+            lambda: _run(_config_of(folder, launcher) if swept else to_config(composed), folder, console),
             open_console(stderr=True),
         )
     write_atomically(folder.path / EXIT_FILE, strict_json({"exit_code": code}) + "\n")
@@ -244,11 +246,11 @@ def job(composed: DictConfig) -> None:
         raise _Interruption(code)
 
 
-def _config_of(folder: RunFolder) -> Config:
+def _config_of(folder: RunFolder, launcher: str) -> Config:
     """What the words in a job's folder make; Hydra's own were those that launched it."""
     options = join_options(earlier_overrides(folder))
     keep_options(folder, options)
-    return replace(options.config, resume=str(folder.path))
+    return beside_others(replace(options.config, resume=str(folder.path)), launcher)
 
 
 def _run(config: Config, folder: RunFolder, console: Console) -> int:
@@ -257,7 +259,7 @@ def _run(config: Config, folder: RunFolder, console: Console) -> int:
     (folder.path / EXIT_FILE).unlink(missing_ok=True)  # until this part of the run has ended
     start_fork_server(PRELOAD)
     machine = probe_machine()
-    with on_claimed_gpu(config, machine) as placed:
+    with on_held_gpus(config, machine, lambda line: console.print(Text(line), soft_wrap=True)) as placed:
         return run_search(placed, machine, folder, console).exit_code
 
 

@@ -12,7 +12,9 @@ from evo.auditing import Audits
 from evo.auditors import build_auditor
 from evo.audits import verdict
 from evo.choices import settle
-from evo.console import evaluation_table, head_grid
+from evo.console import evaluation_table, head_grid, open_console
+from evo.gpu_claim import on_held_gpus
+from evo.pools import on_one_device
 from evo.scenario_summary import scenario_summary
 from evo.seeds import kernel_path
 from evo.settings import ConfigError, compose_config
@@ -40,14 +42,15 @@ def verify(arguments: Sequence[str], console: Console) -> int:
     config = compose_config(words[1:])
     start_fork_server(PRELOAD)
     machine = probe_machine()
-    settled = settle(config, machine)
-    if not as_json:
-        console.print(head_grid(settled.choices[:3], [("kernel", str(path))]))
     audit = None
-    with open_evaluator(config, settled, machine, trusted=[source]) as evaluator:
-        [evaluation] = evaluator.evaluate_all([source])
-        if config.audit and evaluation.geomean is not None:
-            audit = _audited(build_auditor(config, settled, evaluator), source, evaluation)
+    with on_held_gpus(on_one_device(config), machine, _warn) as placed:
+        settled = settle(placed, machine)
+        if not as_json:
+            console.print(head_grid(settled.choices[:3], [("kernel", str(path))]))
+        with open_evaluator(placed, settled, machine, trusted=[source]) as evaluator:
+            [evaluation] = evaluator.evaluate_all([source])
+            if config.audit and evaluation.geomean is not None:
+                audit = _audited(build_auditor(placed, settled, evaluator), source, evaluation)
     if as_json:
         record = evaluation.to_json() | _in_short(evaluation) | ({"audit": audit.to_json()} if audit else {})
         console.print(Text(strict_json(record, sort_keys=False, indent=2)), soft_wrap=True)
@@ -57,6 +60,10 @@ def verify(arguments: Sequence[str], console: Console) -> int:
         _show_audit(audit, console)
     failed = audit is not None and audit.failed
     return VIABLE if evaluation.status is Status.PASSED and not failed else NOT_VIABLE
+
+
+def _warn(line: str) -> None:
+    open_console(stderr=True).print(Text(line), soft_wrap=True)  # what goes to stdout may be JSON
 
 
 def _audited(auditor: Audits | None, source: str, evaluation: Evaluation) -> Audit:

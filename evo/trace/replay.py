@@ -15,7 +15,7 @@ from evo.answerers.mailbox import ReplyAwaited, mail_name
 from evo.answerers.replay import ReplayAnswerer
 from evo.audits import CHAMPION_EVENT
 from evo.choices import Settled
-from evo.config import BackendKind, BaselineKind, Config
+from evo.config import BackendKind, BaselineKind, Config, EvolutionKind
 from evo.console import RunConsole
 from evo.generation_gate import questions_begun_with
 from evo.loop import State, evolve
@@ -59,6 +59,8 @@ def replay(trace: Trace, runs: Path, name: str, console: RunConsole) -> Replayed
     version cannot use and for seeds that were not measured, before there is a folder, and RunFault.
     """
     config, settled = _configuration(trace.settings), _settled(trace.settings)
+    if config.evolution.kind is EvolutionKind.steady:
+        raise TraceError("a steady search depends on when each candidate was done, which no trace holds: not replayed")
     _require_a_measured_seed(trace)
     folder = create_run_folder(runs, name)
     config = _with_files_of(trace, config, folder)

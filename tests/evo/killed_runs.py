@@ -40,6 +40,9 @@ class Death:
         self.moments.append(moment)
 
 
+Run = Callable[[RunFolder, Death, int], None]
+
+
 class MortalArchive:
     """An archive with a moment before and after everything that it records, and within its transactions."""
 
@@ -135,25 +138,25 @@ def with_each_kind(moments: Sequence[str], spread: Sequence[int]) -> list[int]:
     return sorted({*spread, *(of_kind[len(of_kind) // 2] for of_kind in by_kind)})
 
 
-def killed_at(moment: int, root: Path, rng_seed: int) -> bool:
+def killed_at(moment: int, root: Path, rng_seed: int, run: Run) -> bool:
     """Whether a run that was to die at a moment did."""
     child = os.fork()
     if child == 0:
-        run_mortal(create_run_folder(root, f"killed-{moment}"), Death(at=moment), rng_seed)
+        run(create_run_folder(root, f"killed-{moment}"), Death(at=moment), rng_seed)
         os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
 
 
-def main(root: Path, number: int, rng_seed: int | None) -> None:
+def main(root: Path, number: int, rng_seed: int | None, run: Run = run_mortal) -> None:
     life, of_run = Death(), rng_seed or 0
-    run_mortal(create_run_folder(root, "whole"), life, of_run)
+    run(create_run_folder(root, "whole"), life, of_run)
     if rng_seed is None:
         spread = evenly(life.moments, number)
     else:
         spread = random.Random(rng_seed).sample(range(len(life.moments)), min(number, len(life.moments)))
     moments = with_each_kind(life.moments, spread)
-    killed = {moment: life.moments[moment] for moment in moments if killed_at(moment, root, of_run)}
+    killed = {moment: life.moments[moment] for moment in moments if killed_at(moment, root, of_run, run)}
     json.dump(killed, sys.stdout)
 
 

@@ -205,6 +205,7 @@ def test_what_this_machine_decides_can_be_set_here(told: ByFiles) -> None:
     set_here = find_work(folder, ["backend=cuda", "backend.device=1", "backend.cache=/here"]).config.backend
     expected = BackendConfig(kind=BackendKind.cuda, device=1, cache="/here", compile_timeout_s=7.0)
     assert set_here == expected
+    assert find_work(folder, ["backend.claim=true"]).config.backend.claim is True
 
 
 @pytest.mark.parametrize(
