@@ -7,6 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from evo.audits import recorded_audits
+from evo.config import AnswererKind
 from evo.result import is_current, read_result
 from evo.run_settings import recorded_settings
 from evo.stop import is_final
@@ -22,7 +23,8 @@ class RunState(StrEnum):
 
     RUNNING = "running"  # a living process writes its archive
     FINISHED = "finished"  # its result tells of all that it has, and of its end
-    INTERRUPTED = "interrupted"  # anything else: killed, stopped by a signal, or waiting for files
+    WAITING = "waiting"  # a search by files, between two of its steps
+    INTERRUPTED = "interrupted"  # anything else: killed, or stopped by a signal
     DAMAGED = "damaged"  # its archive or its result cannot be read
 
 
@@ -117,7 +119,10 @@ def _state(run: RunFolder, writer: str | None, *, generations: int, evaluations:
     reason = str(result["stop_reason"])
     if not is_current(result, generations=generations, evaluations=evaluations):
         return RunState.INTERRUPTED, f"its result does not tell of all that it has: {reason}"
-    return (RunState.FINISHED if is_final(reason) else RunState.INTERRUPTED), reason
+    if is_final(reason):
+        return RunState.FINISHED, reason
+    by_files = result["answerer"] == AnswererKind.mailbox.value and not reason.startswith("interrupted")
+    return (RunState.WAITING if by_files else RunState.INTERRUPTED), reason
 
 
 def _age_s(run: RunFolder, now: float) -> float | None:

@@ -73,6 +73,8 @@ def test_a_row_agrees_with_the_result(runs: Path) -> None:
     ("fields", "state", "note"),
     [
         ({"stop_reason": "interrupted by SIGTERM"}, "interrupted", "interrupted by SIGTERM"),
+        ({"stop_reason": "generation 2 is complete", "answerer": "mailbox"}, "waiting", "generation 2 is complete"),
+        ({"stop_reason": "interrupted by SIGTERM", "answerer": "mailbox"}, "interrupted", "interrupted by SIGTERM"),
         ({"stop_reason": "the answerer gave up: no key"}, "interrupted", "the answerer gave up: no key"),
         ({"stop_reason": "target geomean reached: 2 of 1"}, "finished", "target geomean reached: 2 of 1"),
         ({"generations": 1}, "interrupted", "its result does not tell of all that it has: generation budget"),
@@ -146,7 +148,7 @@ def test_a_run_by_files_that_waits(tmp_path: Path) -> None:
     waiting = by_files(tmp_path)
     waiting.begin("n=3")
     row = listed(tmp_path)["by-files"]
-    assert (row.state, row.note) == ("interrupted", "waiting for 1 candidate to be measured")
+    assert (row.state, row.note) == ("waiting", "waiting for 1 candidate to be measured")
     assert (row.best_geomean, row.gain, row.evaluations, row.suite) == (None, None, 0, None)
 
 
