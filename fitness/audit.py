@@ -128,7 +128,11 @@ class Auditor:
                 detail = f"the speedups of {timed} scenarios agree within {AGREEMENT:.0%}{short}"
                 return AuditCheck(name=name, finding=Finding.PASSED if timed else Finding.SKIPPED, detail=detail)
         worst = max(astray.values(), key=lambda each: abs(math.log(each.agreement)))
-        detail = f"on {worst.scenario} the speedup in bulk is {worst.agreement:.3f} times that of single calls"
+        detail = (
+            f"on {worst.scenario} the speedup in bulk is {worst.agreement:.3f} times that of single calls (a call "
+            f"alone and in bulk: {worst.candidate_single_ms:.4f} and {worst.candidate_bulk_ms:.4f} ms, the baseline's "
+            f"{worst.baseline_single_ms:.4f} and {worst.baseline_bulk_ms:.4f} ms)"
+        )
         return AuditCheck(name=name, finding=Finding.FAILED, detail=detail)
 
     def _scaling(self, source: str, evaluation: Evaluation) -> AuditCheck:

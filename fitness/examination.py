@@ -84,6 +84,8 @@ def time_in_bulk(pair: Pair, watch: Watch) -> BulkTiming:
     """Single calls and bulks of calls by turns. Raises CandidateFault where the last output of a bulk is wrong.
 
     Each single call comes after an untimed one of the same side, so that it finds the cache as a call in a bulk does.
+    Both sides' outputs are poisoned before every timing, whichever is timed: what poisoning leaves in the cache, in
+    shared memory and in the instruction caches meets both.
     """
     pair.warm_up()
     name, candidate, baseline = pair.scenario.name, pair.bound.replay, pair.baseline.replay
@@ -92,18 +94,18 @@ def time_in_bulk(pair: Pair, watch: Watch) -> BulkTiming:
     for _ in range(ROUNDS):
         with watch.candidate(f"timing single calls on {name}"):
             candidate.run()
-            pair.bound.poison()
+            pair.poison()
             candidate_ms = candidate.time_ms()
         baseline.run()
-        baseline.output.fill_(math.nan)  # as the candidate's is: what that leaves in the cache meets both
+        pair.poison()
         baseline_ms = baseline.time_ms()
         calls = calls or _calls_for(min(candidate_ms, baseline_ms))
-        pair.bound.poison()
+        pair.poison()
         with watch.candidate(f"timing {calls} calls in a row on {name}"):
             candidate_bulk_ms = candidate.bulk_ms(calls) / calls
         if not pair.agrees():
             raise _wrong(f"after {calls} calls in a row on {name}, o is not what the baseline gives")
-        baseline.output.fill_(math.nan)
+        pair.poison()
         rounds.append((candidate_ms, baseline_ms, candidate_bulk_ms, baseline.bulk_ms(calls) / calls))
     single, baseline_single, bulk, baseline_bulk = (statistics.median(times) for times in zip(*rounds, strict=True))
     return BulkTiming(

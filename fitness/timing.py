@@ -59,18 +59,21 @@ class Pair:
         for source, target in ((ours.q, theirs.q), (ours.k, theirs.k), (ours.v, theirs.v)):
             target.copy_(source)
 
-    def warm_up(self) -> None:
-        """One call of each side, from whatever cache there is, but for the cold one just like those that are timed."""
+    def poison(self) -> None:
+        """NaN patterns in both sides' outputs, and wherever else the candidate is not to find anything."""
         self.baseline.replay.output.fill_(math.nan)
         self.bound.poison()
+
+    def warm_up(self) -> None:
+        """One call of each side, from whatever cache there is, but for the cold one just like those that are timed."""
+        self.poison()
         with self.watch.candidate(f"warming up the candidate on {self.scenario.name}"):
             self.bound.replay.run()
         self.baseline.replay.run()
 
     def time_candidate(self) -> float:
         """Milliseconds of one call from a cold cache."""
-        self.baseline.replay.output.fill_(math.nan)
-        self.bound.poison()
+        self.poison()
         with self.watch.candidate(f"timing the candidate on {self.scenario.name}"):
             return self._timed(self.bound.replay)
 
