@@ -1,5 +1,6 @@
 """`evo compare`: what runs brought, and how surely groups of them differ."""
 
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,7 +19,9 @@ from evo.compare.tables import tables
 from evo.compare.words import cautions, conclusions, offline_label
 from evo.run_options import locate_run
 from evo.settings import ConfigError
+from evo.trace.restore import restore_runs
 from population.atomic_file import write_atomically
+from population.run_folder import RunFolder
 from questions.entry import nearest
 
 _USAGE = (
@@ -60,7 +63,14 @@ def compare(arguments: Sequence[str], console: Console) -> int:
     """Exit code 0, whatever the comparison says. Raises ConfigError for a bad command line, and RunFault."""
     wanted = _read(arguments)
     outcome, target, by = wanted.outcome, wanted.target, wanted.options.get("by", "style")
-    found = find_runs(wanted.names)
+    with tempfile.TemporaryDirectory(prefix="evo-compare-") as scratch:
+        return _compared(wanted, outcome, target, by, Path(scratch), console)
+
+
+def _compared(
+    wanted: _Wanted, outcome: Outcome, target: float | None, by: str, scratch: Path, console: Console
+) -> int:
+    found = _found(wanted.names, scratch)
     if are_single_shots(found):
         return show_shots(found, wanted.options, wanted.files, console)
     if "--plot" in wanted.files:
@@ -83,6 +93,13 @@ def compare(arguments: Sequence[str], console: Console) -> int:
                 path.write_bytes(picture(comparison, runs, path.suffix.lower().removeprefix("."), label))
         console.print(Text(f"written: {path}"), soft_wrap=True)
     return 0
+
+
+def _found(names: Sequence[str], scratch: Path) -> dict[str, RunFolder]:
+    """The runs of these names; a file stands for the runs whose traces it holds, which are laid out below `scratch`."""
+    files = [name for name in names if Path(name).is_file()]
+    traced = {folder.name: folder for name in files for folder in restore_runs(Path(name), scratch)}
+    return {**find_runs([name for name in names if name not in files]), **traced}
 
 
 def _read(arguments: Sequence[str]) -> _Wanted:

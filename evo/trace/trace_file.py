@@ -54,28 +54,48 @@ def write_trace(path: Path, lines: Iterable[Line]) -> None:
 
 
 def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The number and the content of each line but the last; whether all is whole shows at the end of the iteration.
+    """The number and the content of each line but the last of the one trace in a file.
 
-    Raises TraceError for a file that cannot be read, is no trace, is cut off or altered, or of a newer schema.
+    Raises TraceError as `read_all_lines` does, and for a second trace.
     """
-    digest, seal = hashlib.sha256(), None
-    number = 0
-    for number, raw in enumerate(_raw_lines(path), start=1):
-        if seal is not None:
+    for number, line in read_all_lines(path):
+        if line["kind"] == FIRST and number > 1:
             raise TraceError(f"{path}, line {number}: something follows the trace's last line; export it again")
+        yield number, line
+
+
+def read_all_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The number and the content of each line but the last ones of the traces in a file, one after the other.
+
+    Whether a trace is whole shows when the next begins, or the iteration ends. Raises TraceError for a file that cannot
+    be read, is no trace, is cut off or altered, or of a newer schema.
+    """
+    digest, lines, number = hashlib.sha256(), 0, 0  # `lines` of the trace that is being read
+    for number, raw in enumerate(_raw_lines(path), start=1):
         line = _parsed(raw, f"{path}, line {number}")
-        if number == 1:
-            _require_schema(line, path)
+        if lines == 0:
+            _require_first(line, path, number)
         if line["kind"] == LAST:
-            seal = line
+            _require_seal(line, lines, digest.hexdigest(), path)
+            digest, lines = hashlib.sha256(), 0
             continue
         digest.update(raw)
+        lines += 1
         yield number, line
     if number == 0:
         raise TraceError(f"{path} is empty; expected what evo trace export wrote")
-    if seal is None:
+    if lines:
         raise TraceError(f"{path} is cut off after line {number}: its last line is missing; copy it again")
-    if (seal.get("lines"), seal.get("sha256")) != (number - 1, digest.hexdigest()):
+
+
+def _require_first(line: Line, path: Path, number: int) -> None:
+    if number > 1 and line["kind"] != FIRST:
+        raise TraceError(f"{path}, line {number}: something follows the trace's last line; export it again")
+    _require_schema(line, path)
+
+
+def _require_seal(seal: Line, lines: int, digest: str, path: Path) -> None:
+    if (seal.get("lines"), seal.get("sha256")) != (lines, digest):
         raise TraceError(f"{path} was altered since it was written: its checksum does not match; copy it again")
 
 

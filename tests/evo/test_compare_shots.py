@@ -4,6 +4,7 @@ import csv
 import io
 import json
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -134,3 +135,41 @@ def test_a_search_is_compared_as_before(tmp_path: Path) -> None:
     folder = create_run_folder(tmp_path, "search")
     run_part(small_config(generations=1), folder)
     assert "one group only" in evo("compare", str(folder.path)).errors
+
+
+def traces(runs: Path, into: Path) -> Path:
+    """The traces of both runs in one file, as `cat` puts them together."""
+    for name in ("one", "two"):
+        assert evo("trace", "export", str(runs / name), "--out", str(into / f"{name}.jsonl")).code == 0
+    both = into / "both.jsonl"
+    both.write_bytes(b"".join((into / f"{name}.jsonl").read_bytes() for name in ("one", "two")))
+    return both
+
+
+def test_traces_are_compared_like_the_runs_that_they_tell_of(runs: Path, tmp_path: Path) -> None:
+    both = traces(runs, tmp_path)
+    of_runs = evo("compare", str(runs / "one"), str(runs / "two"), "--json", str(tmp_path / "runs.json"))
+    of_traces = evo("compare", str(both), "--json", str(tmp_path / "traces.json"))
+    assert (of_runs.code, of_traces.code) == (0, 0)
+    assert (tmp_path / "traces.json").read_bytes() == (tmp_path / "runs.json").read_bytes()
+    assert sorted(each.name for each in tmp_path.iterdir()) == [
+        "both.jsonl", "one.jsonl", "runs.json", "traces.json", "two.jsonl",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda told: told[:-40], "cut off"),
+        (lambda told: told.replace(b'"imperative"', b'"question"', 1), "was altered since it was written"),
+        (lambda told: b"not a trace\n", "is no line of a trace"),
+    ],
+)
+def test_a_file_that_is_no_whole_trace_gets_one_line(
+    runs: Path, tmp_path: Path, spoil: Callable[[bytes], bytes], said: str
+) -> None:
+    both = traces(runs, tmp_path)
+    both.write_bytes(spoil(both.read_bytes()))
+    refused = evo("compare", str(both))
+    assert (refused.code, refused.errors.count("\n")) == (2, 1)
+    assert said in refused.errors
