@@ -86,8 +86,7 @@ def _record(archive: Archive, kind: str, rest: Mapping[str, Any], late: _Late) -
             event = ATTEMPT_EVENT if kind == "attempt" else TOOL_CALL_EVENT
             archive.record_event(EventRecord(kind=event, record=strict_json(rest)))
         case "spend":
-            record = SpendRecord(key=rest["spent_on"], kind=rest["what"], amount=rest["amount"])
-            late.spend[rest["order"]] = record
+            late.spend[rest["order"]] = SpendRecord(key=rest["spent_on"], kind=rest["what"], amount=rest["amount"])
 
 
 def _evaluation(individual: str, record: Mapping[str, Any]) -> EvaluationRecord:
