@@ -60,7 +60,7 @@ def read_reply(text: str | None, parent_source: str, finish_reason: str) -> Answ
         raise EmptyReply("the reply is empty")
     if len(text) > _LENGTH_MAX:
         raise UnreadableReply(f"the reply has {len(text)} characters, more than {_LENGTH_MAX}")
-    answer = without_thinking("\n".join(line.rstrip("\r") for line in text.split("\n")))
+    answer = _answer_in(text)
     if not answer.strip():
         raise EmptyReply("the reply holds thinking and no answer")
     layout = take_apart(answer)
@@ -73,6 +73,15 @@ def read_reply(text: str | None, parent_source: str, finish_reason: str) -> Answ
     except UnreadableReply as trouble:
         raise trouble.with_notes(notes) from None
     return Answer(source=source, kind=kind, notes=notes)
+
+
+def read_notes(text: str) -> Notes:
+    """What a reply says in words, whether or not it has a child that can be read."""
+    return _read_notes(take_apart(_answer_in(text[:_LENGTH_MAX])).prose)
+
+
+def _answer_in(text: str) -> str:
+    return without_thinking("\n".join(line.rstrip("\r") for line in text.split("\n")))
 
 
 def _read_child(layout: Layout, parent_source: str) -> tuple[AnswerKind, str]:

@@ -22,7 +22,7 @@ OFFLINE = "offline: phrasing has no effect by construction"
 
 def shot_tables(comparison: ShotComparison, *, offline: bool) -> Iterator[Table]:
     """In the order in which they are read."""
-    for table in (_styles(comparison), _pairs(comparison)):
+    for table in (_styles(comparison), _pairs(comparison), _replies(comparison), _layers(comparison)):
         table.caption = Text(OFFLINE) if offline else None
         yield table
 
@@ -30,7 +30,7 @@ def shot_tables(comparison: ShotComparison, *, offline: bool) -> Iterator[Table]
 def shot_conclusions(comparison: ShotComparison) -> list[str]:
     """A sentence for each two styles."""
     tests = sum(1 for pair in comparison.pairs if pair.apart)
-    return [_verdict(pair, tests) for pair in comparison.pairs]
+    return [_verdict(pair, tests) + _needed(pair) for pair in comparison.pairs]
 
 
 def shot_cautions(runs: Sequence[Run]) -> list[str]:
@@ -80,6 +80,28 @@ def _pairs(comparison: ShotComparison) -> Table:
             p_cell(pair.sign_test),
             p_cell(pair.sign_test_holm),
         )
+    return table
+
+
+def _needed(pair: StylePair) -> str:
+    if pair.pairs_needed is None or pair.ratio is None:
+        return ""
+    seen = f"{pair.second} {pair.ratio.mean:.3f} times as fast as {pair.first}"
+    return f"; for 80 % power at what was seen ({seen}) it takes about {pair.pairs_needed} pairs"
+
+
+def _replies(comparison: ShotComparison) -> Table:
+    columns = ("median characters", "promise a gain", "kept by some scenario")
+    table = new_table("what the replies are like", ("style",), columns)
+    for each in comparison.styles:
+        table.add_row(each.style, str(each.reply_characters), str(each.promised), str(each.kept))
+    return table
+
+
+def _layers(comparison: ShotComparison) -> Table:
+    table = new_table("by the layer that was asked about", ("layer", "style"), ("shots", "gain over the parent, 95 %"))
+    for each in comparison.layers:
+        table.add_row(each.layer, each.style, str(each.shots), gain_cell(each.gain))
     return table
 
 

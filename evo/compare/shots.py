@@ -3,12 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
+from statistics import median
 
 from evo.attempt_events import recorded_attempts
 from evo.compare.funnel import Funnel, funnel_of
+from evo.compare.promises import best_scenario_gain, promised_gain
 from evo.compare.runs import history_of
-from evo.compare.statistics import MeanGain, holm, least_sign_p, mean_gain, sign_test
+from evo.compare.statistics import MeanGain, holm, least_sign_p, mean_gain, pairs_needed, sign_test
+from evo.compare.summary import ALPHA
 from evo.history import Attempt, History, Outcome
+from evo.reply import read_notes
 from evo.run_settings import recorded_settings
 from evo.settings import ConfigError
 from population.archive_reader import read_archive
@@ -30,6 +34,9 @@ class Shot:
     outcome: str
     status: str  # of the kernel's evaluation; "" where there is no kernel
     gain: float | None  # over the parent; 1.0 for the parent given back; None without a right kernel
+    reply_characters: int  # 0 without a reply
+    promised: float | None  # see promises.py; None where the reply names no share
+    best_scenario: float | None  # the greatest gain of any scenario; None without a right kernel
     funnel: Funnel
 
     @property
@@ -45,6 +52,19 @@ class StyleOutcome:
     style: str
     funnel: Funnel
     gain: MeanGain | None  # over the parent, of the right kernels; None where there is none
+    reply_characters: int  # the median of the replies; 0 where there is none
+    promised: int  # right kernels whose reply names a gain
+    kept: int  # those of them of which some scenario gained as much
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerOutcome:
+    """The shots about one layer, in one style."""
+
+    layer: str
+    style: str
+    shots: int
+    gain: MeanGain | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +81,7 @@ class StylePair:
     sign_test: float | None  # None where neither is ever ahead
     sign_test_holm: float | None
     least_p: float | None  # the least p that so many pairs without a tie could give, corrected likewise
+    pairs_needed: int | None  # for 80 % power at the ratio seen; None where none can be told
 
     @property
     def apart(self) -> int:
@@ -75,6 +96,7 @@ class ShotComparison:
     shots: tuple[Shot, ...]
     styles: tuple[StyleOutcome, ...]
     pairs: tuple[StylePair, ...]
+    layers: tuple[LayerOutcome, ...]
 
 
 def are_single_shots(runs: Mapping[str, RunFolder]) -> bool:
@@ -91,19 +113,26 @@ def read_shots(name: str, folder: RunFolder) -> list[Shot]:
     with read_archive(folder) as archive:
         attempts = recorded_attempts(archive)
         history = history_of(archive, list(archive.individuals()), attempts)
+        replies = {reply.number: reply.text for reply in archive.replies()}  # of two attempts the later
     if not attempts:
         raise ConfigError(f"{folder.path}: its shots are not all judged; go on with the run first")
-    return [_shot(name, attempt, history) for attempt in attempts]
+    return [_shot(name, attempt, history, replies.get(attempt.number, "")) for attempt in attempts]
 
 
 def compare_shots(shots: Sequence[Shot]) -> ShotComparison:
     """The styles in the order of the documentation, and each two of them."""
     names = sorted({shot.style for shot in shots}, key=_IN_ORDER.index)
     pairs = [_pair(shots, first, second) for first, second in combinations(names, 2)]
+    layers = sorted({shot.layer for shot in shots})
     return ShotComparison(
         shots=tuple(shots),
         styles=tuple(_style(name, [shot for shot in shots if shot.style == name]) for name in names),
         pairs=_corrected(pairs),
+        layers=tuple(
+            _layer(layer, name, [shot for shot in shots if (shot.layer, shot.style) == (layer, name)])
+            for layer in layers
+            for name in names
+        ),
     )
 
 
@@ -112,8 +141,10 @@ def _is_single_shot(folder: RunFolder) -> bool:
         return recorded_settings(archive).get("single_shot.questions") is not None
 
 
-def _shot(run: str, attempt: Attempt, history: History) -> Shot:
+def _shot(run: str, attempt: Attempt, history: History, reply: str) -> Shot:
     evaluation = None if attempt.child_id is None else history.evaluation(attempt.child_id)
+    parent = history.evaluation(attempt.parent_ids[0])
+    gain = 1.0 if attempt.outcome is Outcome.NO_CHANGE else history.gain(attempt)
     if attempt.outcome is Outcome.DUPLICATE:  # another style came to the same kernel first; it is this one's too
         attempt = replace(attempt, outcome=Outcome.CHILD)
     return Shot(
@@ -124,18 +155,34 @@ def _shot(run: str, attempt: Attempt, history: History) -> Shot:
         style=attempt.style,
         outcome=str(attempt.outcome),
         status="" if evaluation is None else str(evaluation.status),
-        gain=1.0 if attempt.outcome is Outcome.NO_CHANGE else history.gain(attempt),
+        gain=gain,
+        reply_characters=len(reply),
+        promised=promised_gain(read_notes(reply).expectation),
+        best_scenario=best_scenario_gain(evaluation, parent) if evaluation and parent and gain else None,
         funnel=funnel_of([attempt], history),
     )
 
 
 def _style(name: str, shots: Sequence[Shot]) -> StyleOutcome:
     gains = [shot.gain for shot in shots if shot.gain is not None]
+    told = [
+        (shot.promised, shot.best_scenario)
+        for shot in shots
+        if shot.promised is not None and shot.best_scenario is not None
+    ]
     return StyleOutcome(
         style=name,
         funnel=sum((shot.funnel for shot in shots), Funnel()),
         gain=mean_gain(gains) if gains else None,
+        reply_characters=round(median([shot.reply_characters for shot in shots if shot.reply_characters] or [0])),
+        promised=len(told),
+        kept=sum(best >= promised for promised, best in told),
     )
+
+
+def _layer(layer: str, style: str, shots: Sequence[Shot]) -> LayerOutcome:
+    gains = [shot.gain for shot in shots if shot.gain is not None]
+    return LayerOutcome(layer=layer, style=style, shots=len(shots), gain=mean_gain(gains) if gains else None)
 
 
 def _pair(shots: Sequence[Shot], first: str, second: str) -> StylePair:
@@ -155,6 +202,7 @@ def _pair(shots: Sequence[Shot], first: str, second: str) -> StylePair:
         sign_test=sign_test(differences),
         sign_test_holm=None,
         least_p=None,
+        pairs_needed=pairs_needed(ratios, ALPHA),
     )
 
 

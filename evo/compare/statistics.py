@@ -4,6 +4,7 @@ Small samples get exact permutation tests, ties included; two-sided p-values thr
 """
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -18,6 +19,7 @@ EXACT_SPLITS = 20_000  # up to so many ways to share out the values, all of them
 _EXACT_SIGNED = 14  # differences, for the same reason
 _EFFECTS = ((0.21, "large"), (0.14, "medium"), (0.06, "small"))
 _RESAMPLES = 9_999
+_MOST_PAIRS = 1 << 24  # more than anybody asks for
 _TOLERANCE = 1e-9  # sums of ranks that differ by rounding are equal
 
 
@@ -121,6 +123,31 @@ def runs_needed(a12: float, alpha: float, power: float = 0.8) -> int | None:
         return None
     quantiles = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(power))
     return max(math.ceil(quantiles**2 / (6 * (a12 - 0.5) ** 2)), least_runs(alpha))
+
+
+def pairs_needed(ratios: Sequence[float], alpha: float, power: float = 0.8) -> int | None:
+    """Pairs for the t test of their ratios' logarithms to find an effect like theirs so often; None where none is seen.
+
+    By the noncentral t distribution: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), ch. 2.
+    """
+    logs = np.log(np.asarray(ratios, dtype=float))
+    if len(logs) < 2 or logs.mean() == 0 or logs.std(ddof=1) == 0:
+        return None
+    effect = abs(float(logs.mean() / logs.std(ddof=1)))
+    enough = 2
+    while _power(enough, effect, alpha) < power:
+        enough *= 2
+        if enough > _MOST_PAIRS:
+            return None
+    return bisect_left(range(enough), True, lo=enough // 2, key=lambda count: _power(count, effect, alpha) >= power)
+
+
+def _power(pairs: int, effect: float, alpha: float) -> float:
+    """How often the t test of so many pairs finds an effect of this size, in standard deviations."""
+    if pairs < 2:
+        return 0.0
+    bound = stats.t.ppf(1 - alpha / 2, pairs - 1)
+    return float(stats.nct.sf(bound, pairs - 1, effect * math.sqrt(pairs)))
 
 
 def least_p(first: int, second: int) -> float:

@@ -5,15 +5,18 @@ import io
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from by_files import evo
+from small_records import passed
 from small_runs import write_run
 from small_search import run_part, small_config
 from small_shots import BANK, shot, shot_config
 
 from evo.compare.funnel import Funnel
+from evo.compare.promises import best_scenario_gain, promised_gain
 from evo.compare.shots import Shot, compare_shots, read_shots
 from evo.compare.statistics import least_sign_p
 from population.run_folder import create_run_folder, open_run_folder
@@ -23,7 +26,7 @@ def made(style: str, question: str, gain: float | None, *, replied: bool = True,
     funnel = Funnel(questions=1, replies=int(replied), readable=int(replied), right=int(gain is not None))
     return Shot(
         run=run, parent="seed", question=question, layer="memory", style=style, outcome="child", status="",
-        gain=gain, funnel=funnel,
+        gain=gain, reply_characters=0, promised=None, best_scenario=None, funnel=funnel,
     )  # fmt: skip
 
 
@@ -66,6 +69,47 @@ def test_all_pairs_of_styles_are_corrected_together() -> None:
     assert by_pair["open", "bare"].ratio is not None
 
 
+def test_styles_tell_how_long_replies_are_and_how_many_promises_were_kept() -> None:
+    def told(characters: int, promised: float | None, best: float | None) -> Shot:
+        shot = made("question", str(characters), None if best is None else 1.0)
+        return replace(shot, reply_characters=characters, promised=promised, best_scenario=best)
+
+    shots = [
+        told(900, 0.04, 0.05), told(300, 0.04, 0.03), told(100, None, 0.2), told(200, 0.01, None), told(0, None, None),
+    ]  # fmt: skip
+    (style,) = compare_shots(shots).styles
+    assert (style.reply_characters, style.promised, style.kept) == (250, 2, 1)
+
+
+def test_layers_are_told_apart() -> None:
+    other = replace(made("question", "c", 0.9), layer="launch")
+    layers = compare_shots([made("question", "a", 1.2), made("question", "b", 1.1), other]).layers
+    assert [(each.layer, each.shots) for each in layers] == [("launch", 1), ("memory", 2)]
+    assert layers[1].gain is not None
+    assert layers[1].gain.mean == pytest.approx((1.2 * 1.1) ** 0.5)
+
+
+@pytest.mark.parametrize(
+    ("expectation", "promised"),
+    [
+        ("head_dim 64 2 to 5 % faster at 4096, 1 to 2 % at 512; the rest unchanged", 0.02),
+        ("from 0.2475 to about 0.236 ms (4–5%)", 0.04),
+        ("s512 3,5 per cent", 0.035),
+        ("5 % to 10 % for b1, others as before", 0.05),
+        ("faster everywhere", None),
+        ("", None),
+    ],
+)
+def test_what_a_reply_promises(expectation: str, promised: float | None) -> None:
+    assert promised_gain(expectation) == (None if promised is None else pytest.approx(promised))
+
+
+def test_the_best_scenario_counts_of_those_that_both_were_timed_on() -> None:
+    parent = passed("parent", {"a": 1.0, "b": 2.0})
+    assert best_scenario_gain(passed("child", {"a": 1.1, "b": 2.1, "c": 9.0}), parent) == pytest.approx(0.1)
+    assert best_scenario_gain(passed("child", {"c": 9.0}), parent) is None
+
+
 def test_the_least_p_of_a_sign_test() -> None:
     assert [least_sign_p(apart) for apart in (1, 2, 6)] == [1.0, 0.5, 1 / 32]
 
@@ -92,7 +136,9 @@ def test_the_command_shows_the_pairs_and_says_that_it_was_offline(runs: Path, tm
     files = ("--csv", str(tmp_path / "shots.csv"), "--json", str(tmp_path / "shots.json"))
     said = evo("compare", str(runs / "one"), str(runs / "two"), *files)
     assert said.code == 0
-    assert said.out.count("offline: phrasing has no effect by construction") == 3
+    assert said.out.count("offline: phrasing has no effect by construction") == 5  # under each table, and once in words
+    assert "what the replies are like" in said.out
+    assert "by the layer that was asked about" in said.out
     assert "question / imperative" in said.out
     assert "caution: shots about one parent are not independent" in said.out
     rows = list(csv.DictReader(io.StringIO((tmp_path / "shots.csv").read_text())))

@@ -18,6 +18,7 @@ from evo.compare.statistics import (
     mean_gain,
     median_coverage,
     median_interval,
+    pairs_needed,
     runs_needed,
     sign_test,
     signed_rank,
@@ -201,3 +202,14 @@ def test_mean_gain_by_hand() -> None:
     assert mean_gain([1.5]).interval is None
     with pytest.raises(ValueError, match="no gain"):
         mean_gain([])
+
+
+def test_pairs_for_four_fifths_of_power() -> None:
+    """An effect of half a standard deviation takes 34 pairs, one of 0.8 takes 15 (Cohen 1988)."""
+    ends = np.array([1.0, -1.0] * 50)
+    for effect, pairs in ((0.5, 34), (0.8, 15)):
+        logs = effect + ends / ends.std(ddof=1)
+        assert pairs_needed([float(ratio) for ratio in np.exp(logs)], 0.05) == pairs
+    assert pairs_needed([1.1], 0.05) is None
+    assert pairs_needed([1.1, 1.1], 0.05) is None
+    assert pairs_needed([1.1, 1 / 1.1], 0.05) is None
