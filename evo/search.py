@@ -41,7 +41,10 @@ class Search:
         self, evaluator: EvaluatesAll, console: RunConsole, answerer: Answerer | None = None, report: Report = NO_REPORT
     ) -> base.Toolbox:
         """The loop's steps; without an answerer the configured one is built. Raises ConfigError or AnswererError."""
-        return build_toolbox(self.config, self.settled, self.memory, evaluator, self.keeper, console, answerer, report)
+        return build_toolbox(
+            self.config, self.settled, self.memory, evaluator, self.keeper, console, answerer, report,
+            begun_after=self.checkpoint.generation if self.checkpoint else 0,
+        )  # fmt: skip
 
     def state(self) -> State:
         """Where the search stands: as its checkpoint says, or before its beginning. To be called once."""

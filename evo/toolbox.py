@@ -31,6 +31,7 @@ from evo.reply_records import to_reply
 from evo.seeds import read_seeds
 from evo.selection import Lexicase, Selection, Tournament
 from evo.settings import ConfigError
+from evo.silence import require_answers
 from evo.single_shot import single_shot
 from evo.stop import StopSearch, check
 from evo.tools.bench import Bench
@@ -68,10 +69,13 @@ class Steps:
     selection: Selection
     judging: Judging
     console: RunConsole
+    begun_after: int  # the generation that this part of the run began after
 
     def stop(self, state: State) -> None:
-        """Raise StopSearch where a condition holds."""
+        """Raise StopSearch where a condition holds, or where a model's server does not answer any more."""
         check(self.memory.tracker.standing(state), self.config.stop)
+        if self.config.answerer.kind is AnswererKind.openai:
+            require_answers(self.memory.history, state.generation, begun_after=self.begun_after)
 
     def sow(self) -> list[Individual]:
         """The judged seed kernels. Raises StopSearch where none of them passes."""
@@ -128,7 +132,7 @@ class Steps:
 
 def build_toolbox(
     config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole,
-    answerer: Answerer | None = None, report: Report = NO_REPORT,
+    answerer: Answerer | None = None, report: Report = NO_REPORT, begun_after: int = 0,
 ) -> base.Toolbox:  # fmt: skip
     """The loop's steps by name; without an `answerer` the configured one. Raises ConfigError or AnswererError."""
     auditing = build_auditing(config, settled, evaluator, memory.archive, memory.history, console.note)
@@ -158,8 +162,9 @@ def build_toolbox(
         take_in=(lambda _number: None) if shot else added.take_in,  # a shot's questions are fixed beforehand
     )
     steps = Steps(
-        config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console
-    )
+        config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console,
+        begun_after=begun_after,
+    )  # fmt: skip
     toolbox = base.Toolbox()
     for step in ("stop", "sow", "next_birth", "select_survivors", "record"):
         toolbox.register(step, getattr(steps, step))
