@@ -16,6 +16,7 @@ from fitness.backends.cuda_graphs import GraphMaker
 from fitness.backends.cuda_guards import GuardZones, ZoneRenewer
 from fitness.backends.cuda_memory import GuardedBuffer
 from fitness.backends.cuda_scrubber import Scrubber, release_kept_lines
+from fitness.backends.nan_words import nan_generator
 from fitness.backends.tensor_maps import encode_tensor_map
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
@@ -54,6 +55,7 @@ class CudaBackend:
         self._graphs = GraphMaker(self._device)
         self._scrubber = Scrubber(device_index)
         self._renewer = ZoneRenewer()
+        self._nans = nan_generator(self._device)
         self._clocks = _open_clocks(self._device)
 
     @property
@@ -66,7 +68,7 @@ class CudaBackend:
         with _candidates_fault("loading it"):
             module = cupy.RawModule(path=str(binary))
             module.compile()  # CuPy is lazy: load now, not at the first launch
-        return CudaBound(plan, module, self._device, self._graphs, self._scrubber, self._renewer)
+        return CudaBound(plan, module, self._device, self._graphs, self._scrubber, self._renewer, self._nans)
 
     def capture(self, call: Callable[[], torch.Tensor]) -> "CudaReplay":
         """A baseline's call in a graph; its output tensor is the same at every replay."""
@@ -93,9 +95,9 @@ class CudaBound:
 
     def __init__(
         self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device, graphs: GraphMaker, scrubber: Scrubber,
-        renewer: ZoneRenewer,
+        renewer: ZoneRenewer, nans: torch.Generator,
     ) -> None:  # fmt: skip
-        self._scrubber = scrubber
+        self._scrubber, self._nans = scrubber, nans
         self._buffers, self._tensors = _lay_out(plan, device)
         with _candidates_fault("allocating its workspaces"):
             self._workspaces = [None if each is None else GuardedBuffer(each.size, device) for each in plan.workspaces]
@@ -136,7 +138,7 @@ class CudaBound:
         self._zones.renew()
         for buffer in (self._buffers["o"], self._buffers["lse"], *filter(None, self._workspaces)):
             if buffer not in self._zeroed:
-                buffer.poison()
+                buffer.poison(self._nans)
         self._scrubber.scrub()  # last: kernels that fill or compare may use shared memory themselves
 
     def violations(self) -> str:

@@ -2,6 +2,8 @@
 
 import torch
 
+from fitness.backends.nan_words import fill_with_nans
+
 GUARD_BYTES = 1 << 16  # on each side; a stray tile of a kernel is smaller
 PATTERN = 0xFF  # NaN as bf16, fp16 and float32
 _ALIGNMENT = 1024  # of every tensor: more than TMA asks for
@@ -31,9 +33,9 @@ class GuardedBuffer:
         """All bytes below and above those, uint8; `PATTERN` until somebody writes there."""
         return self._whole[: self._start], self._whole[self._start + self._size :]
 
-    def poison(self) -> None:
-        """Fill what lies between the zones with NaN patterns."""
-        self.bytes.fill_(PATTERN)
+    def poison(self, nans: torch.Generator) -> None:
+        """Fill what lies between the zones with NaN patterns that are drawn anew."""
+        fill_with_nans(self.bytes, nans)
 
     def as_tensor(self, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:
         """The bytes as a contiguous tensor."""

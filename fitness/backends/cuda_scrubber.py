@@ -5,20 +5,22 @@ holds what the last kernel on that multiprocessor left. Registers and local memo
 next kernel's lie is the driver's affair.
 """
 
+import secrets
+
 import cupy
 import torch
 from cuda.bindings import driver
 
-from fitness.backends.cuda_memory import PATTERN
 from fitness.faults import EnvironmentFault
 
 _THREADS = 1024
 # Volatile, for nobody reads what is written here.
 SOURCE = f"""
-extern "C" __global__ void __launch_bounds__({_THREADS}) scrub_shared(unsigned int words) {{
+extern "C" __global__ void __launch_bounds__({_THREADS}) scrub_shared(unsigned int words, unsigned int key) {{
     extern __shared__ unsigned int memory[];
     volatile unsigned int* const shared = memory;
-    for (unsigned int i = threadIdx.x; i < words; i += blockDim.x) shared[i] = {PATTERN * 0x01010101:#x}u;
+    for (unsigned int i = threadIdx.x; i < words; i += blockDim.x)
+        shared[i] = 0xFF81FF81u + ((i * 2654435761u ^ key) & 0x007E007Eu);  // two NaNs of 16 bits, of 64 each
 }}
 """
 
@@ -35,10 +37,10 @@ class Scrubber:
         self._shared.max_dynamic_shared_size_bytes = self._shared_bytes
 
     def scrub(self) -> None:
-        """Fill every multiprocessor's shared memory."""
-        words = cupy.uint32(self._shared_bytes // 4)
+        """Fill every multiprocessor's shared memory with NaN patterns that nobody can foretell."""
+        words, key = cupy.uint32(self._shared_bytes // 4), cupy.uint32(secrets.randbits(32))
         with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
-            self._shared((self._sm_count,), (_THREADS,), (words,), shared_mem=self._shared_bytes)
+            self._shared((self._sm_count,), (_THREADS,), (words, key), shared_mem=self._shared_bytes)
 
 
 def release_kept_lines() -> None:

@@ -16,6 +16,7 @@ import torch
 from fitness.backends.backend import Tensors
 from fitness.backends.host_library import HostLibrary, Launch
 from fitness.backends.host_memory import GuardedBuffer
+from fitness.backends.nan_words import nan_generator
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.parameters import pack_parameters
@@ -90,6 +91,7 @@ class HostBound:
         zeroed = [space.buffer for space in self._workspaces if space is not None and space.zeroed]
         self._replay = HostReplay(launches, zeroed)
         self._forget = library.forget
+        self._nans = nan_generator(self._tensors.o.device)
 
     @property
     def tensors(self) -> Tensors:
@@ -106,11 +108,11 @@ class HostBound:
         self._forget()
         for buffer in (*self._buffers.values(), *(space.buffer for space in self._workspaces if space is not None)):
             buffer.poison_margins()
-        self._buffers["o"].poison()
-        self._buffers["lse"].poison()
+        self._buffers["o"].poison(self._nans)
+        self._buffers["lse"].poison(self._nans)
         for workspace in self._workspaces:
             if workspace is not None and not workspace.zeroed:
-                workspace.buffer.poison()
+                workspace.buffer.poison(self._nans)
 
     def violations(self) -> str:
         """What was written beside tensors and workspaces (further off is a page without access)."""

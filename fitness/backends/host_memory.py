@@ -6,6 +6,8 @@ import os
 
 import torch
 
+from fitness.backends.nan_words import fill_with_nans
+
 _LIBC = ctypes.CDLL(None, use_errno=True)
 _NO_ACCESS = 0  # PROT_NONE, which the mmap module does not name
 _ALIGNMENT = 16  # of a tensor's first byte: what the widest vector load of a kernel needs
@@ -44,9 +46,9 @@ class GuardedBuffer:
         count = self.size // dtype.itemsize
         return torch.frombuffer(self._map, dtype=dtype, count=count, offset=self._start).view(shape)
 
-    def poison(self) -> None:
-        """Fill the buffer with NaN patterns."""
-        ctypes.memset(self.address, _NAN_BYTE, self.size)
+    def poison(self, nans: torch.Generator) -> None:
+        """Fill the buffer with NaN patterns that are drawn anew."""
+        fill_with_nans(self.tensor(torch.uint8, (self.size,)), nans)
 
     def poison_margins(self) -> None:
         """Fill what lies beside the buffer with NaN patterns, so that no call finds what another left there.

@@ -14,6 +14,7 @@ import torch
 from fitness.backends.host import HostBackend, HostBound, last_level_cache_bytes
 from fitness.backends.host_compiler import HostCompiler
 from fitness.backends.host_memory import GuardedBuffer
+from fitness.backends.nan_words import nan_generator
 from fitness.build_cache import BuildCache
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
@@ -308,7 +309,7 @@ class TestGuardedBuffer:
     def test_its_tensor_is_the_memory_itself(self):
         buffer = GuardedBuffer("o", 24)
         tensor = buffer.tensor(torch.bfloat16, (3, 4))
-        buffer.poison()
+        buffer.poison(nan_generator(torch.device("cpu")))
         assert tensor.isnan().all()
         tensor.fill_(1.0)
         buffer.clear()
