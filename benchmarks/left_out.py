@@ -28,7 +28,7 @@ def main() -> None:
         from fitness.backends.cuda import CudaBackend  # CuPy, which only GPU machines have
 
         backend = CudaBackend(device_index=0)
-        built = {path.stem: judge.built(path.read_text(encoding="utf-8"), suite) for path in arguments.kernels}
+        built = {str(path): judge.built(path.read_text(encoding="utf-8"), suite) for path in arguments.kernels}
         milliseconds = {
             scenario.name: _medians(backend, built, place) for place, scenario in enumerate(suite.scenarios)
         }

@@ -17,6 +17,8 @@ from population.checkpoint import newest_generation
 from population.faults import RunFault
 from population.run_folder import RunFolder
 
+_BETWEEN_STEPS = ("waiting for ", "generation ")  # how such a search's reason begins
+
 
 class RunState(StrEnum):
     """What can be done with a run: wait for it, read its result, go on with it, or mend it."""
@@ -121,7 +123,7 @@ def _state(run: RunFolder, writer: str | None, *, generations: int, evaluations:
         return RunState.INTERRUPTED, f"its result does not tell of all that it has: {reason}"
     if is_final(reason):
         return RunState.FINISHED, reason
-    by_files = result["answerer"] == AnswererKind.mailbox.value and not reason.startswith("interrupted")
+    by_files = result.get("answerer") == AnswererKind.mailbox.value and reason.startswith(_BETWEEN_STEPS)
     return (RunState.WAITING if by_files else RunState.INTERRUPTED), reason
 
 

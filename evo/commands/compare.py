@@ -97,9 +97,11 @@ def _compared(
 
 def _found(names: Sequence[str], scratch: Path) -> dict[str, RunFolder]:
     """The runs of these names; a file stands for the runs whose traces it holds, which are laid out below `scratch`."""
-    files = [name for name in names if Path(name).is_file()]
-    traced = {folder.name: folder for name in files for folder in restore_runs(Path(name), scratch)}
-    return {**find_runs([name for name in names if name not in files]), **traced}
+    found = find_runs([name for name in names if not Path(name).is_file()])
+    for path in dict.fromkeys(Path(name).resolve() for name in names if Path(name).is_file()):
+        for folder in restore_runs(path, scratch):
+            found[f"{folder.name} of {path.name}" if folder.name in found else folder.name] = folder
+    return found
 
 
 def _read(arguments: Sequence[str]) -> _Wanted:

@@ -5,17 +5,20 @@ from typing import Final
 
 from fitness.evaluation import Evaluation
 
-_NUMBER: Final = r"\d+(?:[.,]\d+)?"
-_SHARE: Final = re.compile(rf"(?:({_NUMBER})\s*(?:%\s*)?(?:to|or|and|[-–—…])\s*)?({_NUMBER})\s*(?:%|per ?cent)")
+_NUMBER: Final = r"(?<![\d.,])\d{1,3}(?:[.,]\d+)?"
+_SHARE: Final = re.compile(
+    rf"(?:({_NUMBER})\s*(?:%\s*)?(?:to|or|and|[-–—…])\s*)?({_NUMBER})\s*(?:%|per ?cent)"
+    r"(?!\s*(?:of\b|slower|less|more time))"
+)
 
 
 def promised_gain(expectation: str) -> float | None:
     """The least gain that is expected where most is, 0.04 for "1 to 2 % at 512, 4 to 10 % beyond"; None without any.
 
-    A share is taken for a gain, whatever is said around it.
+    A share is taken for a gain, unless it is one "of" something, or a loss.
     """
     ranges = [(_number(most), _number(least or most)) for least, most in _SHARE.findall(expectation)]
-    return min(max(ranges)) / 100 if ranges else None
+    return min(max(ranges)) / 100 if ranges and max(ranges)[0] > 0 else None
 
 
 def best_scenario_gain(child: Evaluation, parent: Evaluation) -> float | None:

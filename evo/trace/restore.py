@@ -22,6 +22,8 @@ from population.records import (
 )
 from population.run_folder import RunFolder, create_run_folder
 
+_NOT_KEPT = ("bank", "checkpoint", "result")
+
 
 def restore_runs(path: Path, root: Path) -> list[RunFolder]:
     """A folder under `root` for each trace in the file, with what its run's archive held and no checkpoint.
@@ -87,6 +89,8 @@ def _record(archive: Archive, kind: str, rest: Mapping[str, Any], late: _Late) -
             archive.record_event(EventRecord(kind=event, record=strict_json(rest)))
         case "spend":
             late.spend[rest["order"]] = SpendRecord(key=rest["spent_on"], kind=rest["what"], amount=rest["amount"])
+        case _ if kind not in _NOT_KEPT:
+            raise ValueError(f"the kind {kind!r} is unknown")
 
 
 def _evaluation(individual: str, record: Mapping[str, Any]) -> EvaluationRecord:

@@ -19,8 +19,11 @@ SOURCE = f"""
 extern "C" __global__ void __launch_bounds__({_THREADS}) scrub_shared(unsigned int words, unsigned int key) {{
     extern __shared__ unsigned int memory[];
     volatile unsigned int* const shared = memory;
-    for (unsigned int i = threadIdx.x; i < words; i += blockDim.x)
-        shared[i] = 0xFF81FF81u + ((i * 2654435761u ^ key) & 0x007E007Eu);  // two NaNs of 16 bits, of 64 each
+    for (unsigned int i = threadIdx.x; i < words; i += blockDim.x) {{
+        unsigned int mixed = (i ^ blockIdx.x << 20 ^ key) * 2654435761u;
+        mixed = (mixed ^ mixed >> 15) * 2246822519u;
+        shared[i] = (mixed ^ mixed >> 13) | 0x7F817F81u;  // two NaNs of 16 bits
+    }}
 }}
 """
 

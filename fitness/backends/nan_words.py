@@ -7,7 +7,7 @@ import secrets
 
 import torch
 
-_LEAST, _GREATEST = -127, -1  # as int16: 0xFF81 … 0xFFFF, each a NaN as bf16 and as fp16, and any two as float32
+_NAN = 0x7F81  # these bits set, and any others: a NaN as bf16 and as fp16, and two of them as float32
 _ODD = 0xFF
 
 
@@ -19,7 +19,7 @@ def nan_generator(device: torch.device) -> torch.Generator:
 
 
 def fill_with_nans(memory: torch.Tensor, generator: torch.Generator) -> None:
-    """Fill `memory`, uint8 `[size]` from an even address on, with NaNs of 16 bits that are drawn one by one."""
+    """Fill `memory`, uint8 `[size]` from an even address on, with NaNs of 16 bits, of either sign, drawn one by one."""
     even = memory.numel() // 2 * 2
-    memory[:even].view(torch.int16).random_(_LEAST, _GREATEST + 1, generator=generator)
+    memory[:even].view(torch.int16).random_(-(1 << 15), 1 << 15, generator=generator).bitwise_or_(_NAN)
     memory[even:].fill_(_ODD)

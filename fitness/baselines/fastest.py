@@ -68,12 +68,16 @@ class FastestSetting:
             try:
                 replay = self._backend.capture(call)
                 replay.run()
+                fault = _fault(replay.output, reference, scenario)
             except Exception as error:  # others' code: another setting may do, and where none does we say why
                 if ran_out_of_memory(error):
                     raise  # that is no word on the setting
+                if isinstance(error, torch.AcceleratorError):  # every later call on this device fails too
+                    broken = f"the baseline ({setting}) broke the device on {scenario.name}: {error}"
+                    raise EnvironmentFault(broken) from error
                 refused[setting] = f"{type(error).__name__}: {error}"
                 continue
-            if fault := _fault(replay.output, reference, scenario):
+            if fault:
                 refused[setting] = fault
                 continue
             right.append(FastestCall(setting=setting, replay=replay))

@@ -96,6 +96,8 @@ def test_layers_are_told_apart() -> None:
         ("from 0.2475 to about 0.236 ms (4–5%)", 0.04),
         ("s512 3,5 per cent", 0.035),
         ("5 % to 10 % for b1, others as before", 0.05),
+        ("95 % of the roof, 3 to 4 % faster; b1 5 % slower", 0.03),
+        ("no change (0 %)", None),
         ("faster everywhere", None),
         ("", None),
     ],

@@ -75,6 +75,8 @@ def test_a_row_agrees_with_the_result(runs: Path) -> None:
         ({"stop_reason": "interrupted by SIGTERM"}, "interrupted", "interrupted by SIGTERM"),
         ({"stop_reason": "generation 2 is complete", "answerer": "mailbox"}, "waiting", "generation 2 is complete"),
         ({"stop_reason": "interrupted by SIGTERM", "answerer": "mailbox"}, "interrupted", "interrupted by SIGTERM"),
+        ({"stop_reason": "the answerer gave up: no key", "answerer": "mailbox"}, "interrupted", "the answerer gave up"),
+        ({"stop_reason": "generation 2 is complete", "answerer": None}, "interrupted", "generation 2 is complete"),
         ({"stop_reason": "the answerer gave up: no key"}, "interrupted", "the answerer gave up: no key"),
         ({"stop_reason": "target geomean reached: 2 of 1"}, "finished", "target geomean reached: 2 of 1"),
         ({"generations": 1}, "interrupted", "its result does not tell of all that it has: generation budget"),

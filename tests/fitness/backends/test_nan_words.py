@@ -15,7 +15,7 @@ def test_it_is_nan_in_every_element_type(size):
     for element in (torch.bfloat16, torch.float16, torch.float32):
         whole = size // element.itemsize * element.itemsize
         assert memory[:whole].view(element).isnan().all()
-    assert (memory != 0).sum() >= size // 2
+    assert size % 2 == 0 or memory[-1] == 0xFF
 
 
 def test_nobody_can_foretell_it():
@@ -24,6 +24,8 @@ def test_nobody_can_foretell_it():
     fill_with_nans(first, generator)
     fill_with_nans(second, generator)
     fill_with_nans(another, nan_generator(CPU))
-    assert len(set(first.view(torch.int16).tolist())) > 100  # of 127
+    words = first.view(torch.int16)
+    assert len(set(words.tolist())) > 100  # of 128
+    assert 0.4 < (words < 0).float().mean() < 0.6  # none knows a sign, either
     assert not torch.equal(first, second)
     assert not torch.equal(first, another)

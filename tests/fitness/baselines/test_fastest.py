@@ -95,6 +95,32 @@ def test_a_faster_setting_that_is_wrong_or_breaks_is_left_out_and_the_log_says_w
     assert reason in caplog.text
 
 
+def breaks_the_device(tensors, shape):
+    raise torch.AcceleratorError("an illegal memory access was encountered")
+
+
+def leaves_no_memory(tensors, shape):
+    raise RuntimeError("CUBLAS_STATUS_ALLOC_FAILED when calling cublasCreate")
+
+
+def test_a_broken_device_ends_the_search_for_a_setting():
+    with pytest.raises(EnvironmentFault, match=r"the baseline \(two\) broke the device on .*: an illegal memory acc"):
+        fastest_of(one=(4.0, right_o), two=(2.0, breaks_the_device), three=(1.0, right_o))()
+
+
+def test_want_of_memory_is_no_word_on_a_setting():
+    with pytest.raises(RuntimeError, match="ALLOC_FAILED"):
+        fastest_of(one=(4.0, right_o), two=(2.0, leaves_no_memory))()
+
+
+def test_an_output_of_another_shape_is_a_reason_too(caplog):
+    def short(tensors, shape):
+        return right_o(tensors, shape)[:, :3]
+
+    assert fastest_of(one=(4.0, right_o), two=(2.0, short))().setting == "one"
+    assert "baseline setting two is left out" in caplog.text
+
+
 def test_a_baseline_without_a_setting_that_is_right_is_a_fault_of_the_environment():
     with pytest.raises(EnvironmentFault, match=r"several computes .* at no setting \(one: .*; two: RuntimeError: no k"):
         fastest_of(one=(4.0, fp8), two=(2.0, refuses))()
