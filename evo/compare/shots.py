@@ -115,7 +115,7 @@ def read_shots(name: str, folder: RunFolder) -> list[Shot]:
         history = history_of(archive, list(archive.individuals()), attempts)
         replies = {reply.number: reply.text for reply in archive.replies()}  # of two attempts the later
     if not attempts:
-        raise ConfigError(f"{folder.path}: its shots are not all judged; go on with the run first")
+        raise ConfigError(f"compare: {name}: its shots are not all judged; go on with the run first")
     return [_shot(name, attempt, history, replies.get(attempt.number, "")) for attempt in attempts]
 
 
