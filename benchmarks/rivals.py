@@ -1,16 +1,20 @@
 """One kernel beside several baselines, scenario by scenario, each measured several times: the table of a champion.
 
 The rounds of one baseline differ by what measuring alone produces: fresh inputs, fresh secret seeds, the same kernel.
+Scenarios that a baseline cannot compute are left out beside it, and counted.
 """
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.device import open_judge
 from benchmarks.record import argument_parser, print_table, write_record
 from evo.suites import load_suite
-from fitness.evaluation import Evaluation, Status
+from fitness.baselines.selection import build_baseline
+from fitness.evaluation import Evaluation, ScenarioTiming, Status
+from fitness.scenario import Suite
 
 
 def main() -> None:
@@ -26,17 +30,17 @@ def main() -> None:
     rounds: dict[str, list[Evaluation]] = {}
     for baseline in arguments.baselines:
         with open_judge(baseline=baseline) as judge:
-            evaluator = judge.evaluator(suite)
+            evaluator = judge.evaluator(able(baseline, suite))
             rounds[baseline] = [evaluator.evaluate(source) for _ in range(arguments.rounds)]
             machine, versions = judge.machine, {"nvrtc": judge.compiler.version}
     records = {name: [evaluation.to_json() for evaluation in evaluations] for name, evaluations in rounds.items()}
     figures = {"kernel": str(arguments.kernel), "suite": suite.name, "rounds": records}
     write_record(arguments.out, machine, figures, versions)
     timed = {name: [each for each in evaluations if each.timings] for name, evaluations in rounds.items()}
-    _print_scenarios({name: evaluations for name, evaluations in timed.items() if evaluations})
+    print_scenarios({name: evaluations for name, evaluations in timed.items() if evaluations})
     print_table(
-        ("beside", "rounds", "median geomean", "least", "most", "least interval", "worst scenario"),
-        [_row(name, evaluations) for name, evaluations in timed.items() if evaluations],
+        ("beside", "rounds", "cells", "median geomean", "least", "most", "least interval", "worst scenario"),
+        [summary_row(name, evaluations) for name, evaluations in timed.items() if evaluations],
     )
     for name, evaluations in rounds.items():
         for evaluation in evaluations:
@@ -46,30 +50,45 @@ def main() -> None:
         raise SystemExit(1)
 
 
-def _print_scenarios(rounds: dict[str, list[Evaluation]]) -> None:
+def able(baseline: str, suite: Suite) -> Suite:
+    """The suite without what a baseline cannot compute."""
+    built = build_baseline(baseline)
+    left = [tuple(each for each in part if not built.cannot(each)) for part in (suite.scenarios, suite.edges)]
+    return replace(suite, scenarios=left[0], edges=left[1])
+
+
+def print_scenarios(rounds: Mapping[str, Sequence[Evaluation]]) -> None:
     """Medians over the rounds: the kernel's time and share of the roof beside the first baseline, and each speedup."""
     if not rounds:
         return
-    first = next(iter(rounds.values()))
+    found = {baseline: _by_scenario(evaluations) for baseline, evaluations in rounds.items()}
     rows = []
-    for place, timing in enumerate(first[0].timings):
-        share = [each.timings[place].roof_share or 0.0 for each in first]
-        times = [each.timings[place].candidate_median_ms for each in first]
-        speedups = [_median_speedup(evaluations, place) for evaluations in rounds.values()]
-        rows.append((timing.scenario, statistics.median(times), statistics.median(share), *speedups))
-    print_table(("scenario", "kernel ms", "of roof", *(f"x {baseline}" for baseline in rounds)), rows)
+    for scenario, timings in next(iter(found.values())).items():
+        share = statistics.median(each.roof_share or 0.0 for each in timings)
+        milliseconds = statistics.median(each.candidate_median_ms for each in timings)
+        speedups = [_median_speedup(each[scenario]) if scenario in each else "" for each in found.values()]
+        rows.append((scenario, milliseconds, share, *speedups))
+    print_table(("scenario", "kernel ms", "of roof", *(f"x {baseline}" for baseline in found)), rows)
 
 
-def _median_speedup(evaluations: Sequence[Evaluation], place: int) -> float:
-    return statistics.median(each.timings[place].speedup for each in evaluations)
+def _by_scenario(evaluations: Sequence[Evaluation]) -> dict[str, list[ScenarioTiming]]:
+    found: dict[str, list[ScenarioTiming]] = {}
+    for evaluation in evaluations:
+        for timing in evaluation.timings:
+            found.setdefault(timing.scenario, []).append(timing)
+    return found
 
 
-def _row(baseline: str, evaluations: Sequence[Evaluation]) -> tuple[object, ...]:
+def _median_speedup(timings: Sequence[ScenarioTiming]) -> float:
+    return statistics.median(timing.speedup for timing in timings)
+
+
+def summary_row(baseline: str, evaluations: Sequence[Evaluation]) -> tuple[object, ...]:
     geomeans = [each.geomean or 0.0 for each in evaluations]
     least_interval = min(each.geomean_low or 0.0 for each in evaluations)
-    worst = min(_median_speedup(evaluations, place) for place in range(len(evaluations[0].timings)))
+    speedups = [_median_speedup(timings) for timings in _by_scenario(evaluations).values()]
     spread = (statistics.median(geomeans), min(geomeans), max(geomeans), least_interval)
-    return (baseline, len(evaluations), *spread, worst)
+    return (baseline, len(evaluations), len(speedups), *spread, min(speedups))
 
 
 if __name__ == "__main__":
