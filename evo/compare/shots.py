@@ -164,7 +164,6 @@ def _shot(run: str, attempt: Attempt, history: History, reply: str) -> Shot:
 
 
 def _style(name: str, shots: Sequence[Shot]) -> StyleOutcome:
-    gains = [shot.gain for shot in shots if shot.gain is not None]
     told = [
         (shot.promised, shot.best_scenario)
         for shot in shots
@@ -173,7 +172,7 @@ def _style(name: str, shots: Sequence[Shot]) -> StyleOutcome:
     return StyleOutcome(
         style=name,
         funnel=sum((shot.funnel for shot in shots), Funnel()),
-        gain=mean_gain(gains) if gains else None,
+        gain=_mean_gain(shots),
         reply_characters=round(median([shot.reply_characters for shot in shots if shot.reply_characters] or [0])),
         promised=len(told),
         kept=sum(best >= promised for promised, best in told),
@@ -181,8 +180,12 @@ def _style(name: str, shots: Sequence[Shot]) -> StyleOutcome:
 
 
 def _layer(layer: str, style: str, shots: Sequence[Shot]) -> LayerOutcome:
+    return LayerOutcome(layer=layer, style=style, shots=len(shots), gain=_mean_gain(shots))
+
+
+def _mean_gain(shots: Sequence[Shot]) -> MeanGain | None:
     gains = [shot.gain for shot in shots if shot.gain is not None]
-    return LayerOutcome(layer=layer, style=style, shots=len(shots), gain=mean_gain(gains) if gains else None)
+    return mean_gain(gains) if gains else None
 
 
 def _pair(shots: Sequence[Shot], first: str, second: str) -> StylePair:

@@ -65,22 +65,11 @@ class FastestSetting:
         right, refused = list[FastestCall](), dict[str, str]()
         for setting, call in calls.items():
             watch.harness(f"preparing the baseline ({setting}) for {scenario.name}")
-            try:
-                replay = self._backend.capture(call)
-                replay.run()
-                fault = _fault(replay.output, reference, scenario)
-            except Exception as error:  # others' code: another setting may do, and where none does we say why
-                if ran_out_of_memory(error):
-                    raise  # that is no word on the setting
-                if isinstance(error, torch.AcceleratorError):  # every later call on this device fails too
-                    broken = f"the baseline ({setting}) broke the device on {scenario.name}: {error}"
-                    raise EnvironmentFault(broken) from error
-                refused[setting] = f"{type(error).__name__}: {error}"
-                continue
-            if fault:
-                refused[setting] = fault
-                continue
-            right.append(FastestCall(setting=setting, replay=replay))
+            ready = self._ready(setting, call, reference, scenario)
+            if isinstance(ready, FastestCall):
+                right.append(ready)
+            else:
+                refused[setting] = ready
         if not right:
             reasons = "; ".join(f"{setting}: {reason}" for setting, reason in refused.items())
             raise EnvironmentFault(
@@ -90,6 +79,22 @@ class FastestSetting:
         for setting, reason in refused.items():
             _logger.warning("baseline setting %s is left out on %s: %s", setting, scenario.name, reason)
         return right[0] if len(right) == 1 else min(right, key=lambda each: self._trial_ms(each.replay))
+
+    def _ready(
+        self, setting: str, call: Callable[[], torch.Tensor], reference: Reference, scenario: Scenario
+    ) -> FastestCall | str:
+        """The setting's call, or why it is refused. Raises EnvironmentFault where it breaks the device."""
+        try:
+            replay = self._backend.capture(call)
+            replay.run()
+            return _fault(replay.output, reference, scenario) or FastestCall(setting=setting, replay=replay)
+        except Exception as error:  # others' code: another setting may do, and where none does we say why
+            if ran_out_of_memory(error):
+                raise  # that is no word on the setting
+            if isinstance(error, torch.AcceleratorError):  # every later call on this device fails too
+                broken = f"the baseline ({setting}) broke the device on {scenario.name}: {error}"
+                raise EnvironmentFault(broken) from error
+            return f"{type(error).__name__}: {error}"
 
     def _trial_ms(self, replay: Replay) -> float:
         times = []
