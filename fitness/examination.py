@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fitness.backends.backend import Backend
+from fitness.backends.backend import Backend, Replay
 from fitness.baselines.fastest import FastestSetting
 from fitness.correctness import SEED_BITS, bind_watched, judge_output
 from fitness.evaluation import Status
@@ -37,7 +37,7 @@ class Examination:
 
 @dataclass(frozen=True, kw_only=True)
 class BulkTiming:
-    """Medians in milliseconds a call, from a warm cache both times."""
+    """Medians in milliseconds a call, from a cache full of what its like left there both times."""
 
     scenario: str
     candidate_single_ms: float
@@ -69,10 +69,13 @@ def examine(job: Examination, backend: Backend, baseline: FastestSetting, watch:
     fault = ""
     try:
         for plan in job.plan.scenarios:
-            bound = bind_watched(plan, job.binaries, backend, watch)
-            pair = make_pair(plan.scenario, bound, backend, baseline, watch)
+            pair, twin = (
+                make_pair(plan.scenario, bind_watched(plan, job.binaries, backend, watch), backend, baseline, watch)
+                for _ in range(2)
+            )
             pair.set_inputs(rng.getrandbits(SEED_BITS))
-            bulk.append(time_in_bulk(pair, watch))
+            twin.set_inputs(rng.getrandbits(SEED_BITS))
+            bulk.append(time_in_bulk(pair, twin, watch))
         for plan in job.plan.edges:
             scaled[plan.scenario.name] = _time_scaled(plan, job, backend, rng, watch)
     except CandidateFault as found:
@@ -80,38 +83,50 @@ def examine(job: Examination, backend: Backend, baseline: FastestSetting, watch:
     return Examined(bulk=tuple(bulk), scaled_ms=scaled, fault=fault)
 
 
-def time_in_bulk(pair: Pair, watch: Watch) -> BulkTiming:
+def time_in_bulk(pair: Pair, twin: Pair, watch: Watch) -> BulkTiming:
     """Single calls and bulks of calls by turns. Raises CandidateFault where the last output of a bulk is wrong.
 
-    Each single call comes after an untimed one of the same side, so that it finds the cache as a call in a bulk does.
-    Both sides' outputs are poisoned before every timing, whichever is timed: what poisoning leaves in the cache, in
-    shared memory and in the instruction caches meets both.
+    Every timed call comes right after one of the twin, the same on other tensors. So a single call finds the cache as
+    one in a bulk does, full of what its like left there, and yet its own outputs poisoned: what poisoning itself leaves
+    there, a cache full of dirty lines, costs a kernel that waits for the memory more than one that does not.
     """
-    pair.warm_up()
-    name, candidate, baseline = pair.scenario.name, pair.bound.replay, pair.baseline.replay
+    for each in (pair, twin):
+        each.warm_up()
+    name, backend = pair.scenario.name, pair.backend
+    candidate, baseline = (pair.bound.replay, twin.bound.replay), (pair.baseline.replay, twin.baseline.replay)
     rounds: list[tuple[float, float, float, float]] = []
     calls = 0
     for _ in range(ROUNDS):
-        with watch.candidate(f"timing single calls on {name}"):
-            candidate.run()
-            pair.poison()
-            candidate_ms = candidate.time_ms()
-        baseline.run()
         pair.poison()
-        baseline_ms = baseline.time_ms()
+        with watch.candidate(f"timing single calls on {name}"):
+            candidate_ms = _single_ms(*candidate, backend)
+        pair.poison()
+        baseline_ms = _single_ms(*baseline, backend)
         calls = calls or _calls_for(min(candidate_ms, baseline_ms))
         pair.poison()
         with watch.candidate(f"timing {calls} calls in a row on {name}"):
-            candidate_bulk_ms = candidate.bulk_ms(calls) / calls
+            candidate_bulk_ms = _bulk_ms(*candidate, calls)
         if not pair.agrees():
             raise _wrong(f"after {calls} calls in a row on {name}, o is not what the baseline gives")
         pair.poison()
-        rounds.append((candidate_ms, baseline_ms, candidate_bulk_ms, baseline.bulk_ms(calls) / calls))
+        rounds.append((candidate_ms, baseline_ms, candidate_bulk_ms, _bulk_ms(*baseline, calls)))
     single, baseline_single, bulk, baseline_bulk = (statistics.median(times) for times in zip(*rounds, strict=True))
     return BulkTiming(
         scenario=name, candidate_single_ms=single, baseline_single_ms=baseline_single, candidate_bulk_ms=bulk,
         baseline_bulk_ms=baseline_bulk,
     )  # fmt: skip
+
+
+def _single_ms(call: Replay, twin: Replay, backend: Backend) -> float:
+    backend.flush_cache()
+    twin.enqueue()
+    return call.time_ms()
+
+
+def _bulk_ms(call: Replay, twin: Replay, calls: int) -> float:
+    """Milliseconds a call, of at least so many of both together."""
+    turns = math.ceil(calls / 2)
+    return call.bulk_ms(turns, behind=twin) / (2 * turns)
 
 
 def _time_scaled(plan: ScenarioPlan, job: Examination, backend: Backend, rng: random.Random, watch: Watch) -> float:

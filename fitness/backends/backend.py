@@ -28,11 +28,17 @@ class Replay(Protocol):
     def run(self) -> None:
         """Make the call and wait for its end."""
 
+    def enqueue(self) -> None:
+        """Make the call, or see to it that the device makes it before all that comes later."""
+
     def time_ms(self) -> float:
         """Make the call alone on the device and give its milliseconds."""
 
-    def bulk_ms(self, calls: int) -> float:
-        """Make the call so many times, one right after another, and give the milliseconds of them all."""
+    def bulk_ms(self, calls: int, *, behind: "Replay | None" = None) -> float:
+        """Make the call so many times, one right after another, and give the milliseconds of them all.
+
+        With `behind` each comes right after a call of that one, whose time is in it.
+        """
 
 
 class BaselineReplay(Replay, Protocol):

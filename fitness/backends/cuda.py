@@ -11,7 +11,7 @@ from pathlib import Path
 import cupy
 import torch
 
-from fitness.backends.backend import Tensors
+from fitness.backends.backend import Replay, Tensors
 from fitness.backends.cuda_graphs import GraphMaker
 from fitness.backends.cuda_guards import GuardZones, ZoneRenewer
 from fitness.backends.cuda_memory import GuardedBuffer
@@ -182,15 +182,22 @@ class CudaReplay:
             self._graph.replay()
             torch.cuda.synchronize()
 
+    def enqueue(self) -> None:
+        """Have the device make the call next."""
+        with self._guard():
+            self._graph.replay()
+
     def time_ms(self) -> float:
         """Milliseconds of the call between two events, enqueued behind whatever the device is busy with."""
         return self.bulk_ms(1)
 
-    def bulk_ms(self, calls: int) -> float:
-        """Milliseconds of so many calls back to back between two events."""
+    def bulk_ms(self, calls: int, *, behind: Replay | None = None) -> float:
+        """Milliseconds of so many calls back to back between two events, those of `behind` included."""
         with self._guard():
             self._start.record()
             for _ in range(calls):
+                if behind is not None:
+                    behind.enqueue()
                 self._graph.replay()
             self._end.record()
             torch.cuda.synchronize()

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from fitness.backends.backend import Tensors
+from fitness.backends.backend import Replay, Tensors
 from fitness.backends.host_library import HostLibrary, Launch
 from fitness.backends.host_memory import GuardedBuffer
 from fitness.backends.nan_words import nan_generator
@@ -139,10 +139,16 @@ class HostReplay:
         """Milliseconds of wall-clock time. Raises CandidateFault where a launch fails."""
         return self.bulk_ms(1)
 
-    def bulk_ms(self, calls: int) -> float:
+    def enqueue(self) -> None:
+        """Make the call. Raises CandidateFault where a launch fails."""
+        self._call(backwards=False)
+
+    def bulk_ms(self, calls: int, *, behind: Replay | None = None) -> float:
         """Milliseconds of wall-clock time of so many calls. Raises CandidateFault where a launch fails."""
         start = time.perf_counter_ns()
         for _ in range(calls):
+            if behind is not None:
+                behind.enqueue()
             self._call(backwards=False)
         return (time.perf_counter_ns() - start) / 1e6
 
@@ -173,10 +179,16 @@ class HostBaselineReplay:
         """Milliseconds of wall-clock time."""
         return self.bulk_ms(1)
 
-    def bulk_ms(self, calls: int) -> float:
+    def enqueue(self) -> None:
+        """Make the call."""
+        self.run()
+
+    def bulk_ms(self, calls: int, *, behind: Replay | None = None) -> float:
         """Milliseconds of wall-clock time of so many calls."""
         start = time.perf_counter_ns()
         for _ in range(calls):
+            if behind is not None:
+                behind.enqueue()
             self._output = self._call()
         return (time.perf_counter_ns() - start) / 1e6
 

@@ -92,11 +92,17 @@ class FakeReplay:
         self.call()
         return next(self.backend.clock)
 
-    def bulk_ms(self, calls):
+    def enqueue(self):
+        self.backend.events.append(f"enqueue {self.name}")
+        self.call()
+
+    def bulk_ms(self, calls, *, behind=None):
         self.backend.events.append(f"bulk {self.name}")
         for _ in range(calls):
+            if behind is not None:
+                behind.call()
             self.call()
-        return self.backend.bulk_factor * calls * next(self.backend.clock)
+        return self.backend.bulk_factor * calls * (1 if behind is None else 2) * next(self.backend.clock)
 
 
 class FakeBaselineReplay(FakeReplay):

@@ -50,11 +50,26 @@ def test_a_candidate_that_is_slower_among_many_calls_disagrees():
     assert found.bulk[0].agreement == pytest.approx(1 / 1.5)
 
 
-def test_every_bulk_and_single_call_finds_poisoned_outputs():
+def test_every_timing_begins_with_poisoned_outputs_and_every_single_call_follows_its_like():
     _, events = examined()
     for place, event in enumerate(events):
-        if event.startswith(("time", "bulk")):
+        if event.startswith("bulk"):
             assert events[place - 1] == "poison"
+        if event.startswith("time"):
+            side = event.removeprefix("time ")
+            assert events[place - 3 : place] == ["poison", "flush", f"enqueue {side}"]
+
+
+def test_calls_in_a_row_are_of_two_copies_with_other_inputs_by_turns():
+    seen = []
+
+    def notes(tensors, shape):
+        right(tensors, shape)
+        seen.append(float(tensors.q.float().sum()))
+
+    examined(notes)
+    last = seen[-4:]  # calls of the last bulk: the twin first
+    assert last[0] == last[2] != last[1] == last[3]
 
 
 def test_so_does_the_baseline():
@@ -63,9 +78,9 @@ def test_so_does_the_baseline():
             found.append(bool(self.output.isnan().all()))
             return super().time_ms()
 
-        def bulk_ms(self, calls):
+        def bulk_ms(self, calls, *, behind=None):
             found.append(bool(self.output.isnan().all()))
-            return super().bulk_ms(calls)
+            return super().bulk_ms(calls, behind=behind)
 
     class Backend(FakeBackend):
         def capture(self, call):
