@@ -72,7 +72,8 @@ def find_work(folder: RunFolder, words: Sequence[str]) -> Work:
     sources, notes = pending_sources(folder.pending)
     files = MeasuredFiles(folder=folder.measured, job=job, note=lambda _text: None)  # what cannot be used is made anew
     parents = {name: sources.pop(name) for name in job.again if name in sources}
-    notes += [f"{folder.pending / name}.cu is not there; {CARRY_AGAIN}" for name in job.again if name not in parents]
+    absent = [path for name in job.again if not (path := folder.pending / f"{name}.cu").exists()]
+    notes += [f"{path} is not there; {CARRY_AGAIN}" for path in absent]
     waiting = {name: source for name, source in sources.items() if files.find(source) is None}
     if not waiting:  # one sitting has them all
         again = files_of_again(files)

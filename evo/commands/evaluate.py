@@ -51,7 +51,8 @@ def evaluate(arguments: Sequence[str], console: Console) -> int:
         parents = [("parents again", str(len(work.again)))] if work.again else []
         console.print(head_grid(settled.choices[:3], [("candidates", str(len(work.sources))), *parents]))
         done = measure(here, settled, machine, open_evaluator, tell_of, tell_again)
-    say(f"{len(done.evaluations)} of {len(work.sources)} measured into {work.folder.measured}")
+    made, wanted = len(done.evaluations) + len(done.again), len(work.sources) + len(work.again)
+    say(f"{made} of {wanted} measured into {work.folder.measured}")
     if done.interruption is not None:
         say(f"{done.interruption.reason}; the rest is measured when this is called again")
         return done.interruption.exit_code

@@ -197,6 +197,8 @@ def test_one_that_did_not_come_with_the_folder_is_named(told: ByFiles) -> None:
     work = find_work(told.folder, [])
     assert (list(work.again), sorted(work.sources)) == ([], children(told))
     assert [note.split("; ")[0] for note in work.notes] == [f"{told.folder.pending / PARENT_ID}.cu is not there"]
+    (told.folder.pending / f"{PARENT_ID}.cu").write_text("half", encoding="utf-8")
+    assert [" is not whole, or was altered: " in note for note in find_work(told.folder, []).notes] == [True]
 
 
 def test_tell_records_the_first_and_names_one_that_differs(told: ByFiles) -> None:
@@ -248,7 +250,8 @@ def test_the_command_says_what_they_are(told: ByFiles) -> None:
     said = told.command("evaluate", "backend=recorded", f"backend.table='{table}'")
     assert (said.code, said.errors) == (0, "")
     assert f"{PARENT_ID} again  {judge(PARENT).geomean:.4f} ×" in said.out
-    assert f"{len(children(told))} of {len(children(told))} measured into" in said.out
+    count = len(children(told)) + 1
+    assert f"{count} of {count} measured into {told.folder.measured}" in said.out
 
 
 def shots(run: ByFiles) -> list[Shot]:
