@@ -50,10 +50,12 @@ def tell(run: str | Path, replies: Mapping[Key, Reply], *, partial: bool = False
 def evaluate(run: str | Path, options: Sequence[str] = ()) -> dict[str, Evaluation]:
     """The evaluations made by this call, by the candidates' ids; what was measured before is not measured again.
 
+    A single shot's parents are, beside its children, into measured/again; they are no part of what is returned.
+
     A signal that ends it early raises Interrupted; what was measured until then is kept.
     """
     work = find_work(locate_run(str(run)), options)
-    if not work.sources:
+    if work.is_done:
         return {}
     start_fork_server(PRELOAD)
     machine = probe_machine()

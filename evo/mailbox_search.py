@@ -21,6 +21,7 @@ from evo.loop import State, evolve
 from evo.measured import EvaluationsAwaited, MeasuredElsewhere, MeasuredFiles
 from evo.mutation import RepliesAwaited
 from evo.pending import job_of, publish
+from evo.remeasured import files_of_again, parents_to_measure, record_again
 from evo.result import first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import Search, prepare_search
@@ -64,6 +65,7 @@ class Waiting:
     generation: int | None  # the last complete one; None before the seeds are measured
     prompts: tuple[Prompt, ...]
     candidates: tuple[str, ...]  # ids of what is to be measured, or can be while replies are out
+    again: tuple[str, ...]  # ids of parents that are to be measured once more beside those
     ended: str  # why the search is over; "" while it is not
     notes: tuple[str, ...]  # what was found and could not be used
 
@@ -107,6 +109,8 @@ class MailboxSearch:
             self._give_up(standstill.stop.requests)
             standstill = self._go_on(inbox.replies, wanted=None)
         self._notes.extend([*inbox.notes, *self._remarks(inbox)])
+        parents = parents_to_measure(self.config, standstill.search.memory.history)
+        record_again(self.archive, files_of_again(standstill.measured), parents)
         return self._publish(standstill)
 
     def _require_generations(self) -> None:
@@ -155,7 +159,10 @@ class MailboxSearch:
         if isinstance(stop, RepliesAwaited):  # their children are not in the history yet; what is, was measured before
             sources = [source for source in sources if not history.knows(individual_id(source))]
         sources = [source for source in sources if standstill.measured.find(source) is None]
-        publish(self.folder.pending, standstill.measured.job, sources)
+        has_children = bool(sources and standstill.state.population)  # before there is a population, seeds wait
+        parents = parents_to_measure(self.config, history) if has_children else []
+        job = replace(standstill.measured.job, again=tuple(parent.id for parent in parents))
+        publish(self.folder.pending, job, [*sources, *(parent.source for parent in parents)])
         write_result(self.folder, standstill.search.result(standstill.state, stop))
         over = not isinstance(stop, EvaluationsAwaited | RepliesAwaited | GenerationComplete)
         return Waiting(
@@ -163,6 +170,7 @@ class MailboxSearch:
             generation=standstill.state.generation if standstill.state.population else None,
             prompts=self._prompts(stop.requests) if isinstance(stop, RepliesAwaited) else (),
             candidates=tuple(map(individual_id, sources)),
+            again=job.again,
             ended=stop.reason if over else "",
             notes=tuple(dict.fromkeys(self._notes)),
         )

@@ -74,7 +74,7 @@ def write_measured(folder: Path, source: str, evaluation: Evaluation) -> None:
     """Put the evaluation of a source in place, whole or not at all. Raises RunFolderError where it cannot."""
     path = measured_path(folder, source)
     try:
-        folder.mkdir(exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, strict_json(evaluation.to_json()) + "\n")
     except OSError as error:
         raise RunFolderError(f"{path}: {error}; make room or rights there") from error

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from evo.choices import Settled, settle
 from evo.config import BackendKind, Config
 from evo.judging import EvaluatesAll
 from evo.measured import MeasuredFiles, write_measured
-from evo.pending import Job, differences, pending_sources, read_job
+from evo.pending import CARRY_AGAIN, Job, differences, pending_sources, read_job
+from evo.remeasured import files_of_again, find_again
 from evo.settings import ConfigError, check_config, compose_config, parse_overrides
 from evo.signals import orderly_stop
 from evo.stop import Interrupted
@@ -44,6 +45,12 @@ class Work:
     sources: Mapping[str, str]
     measured_before: int
     notes: tuple[str, ...]  # a sentence for each file that could not be used
+    again: Mapping[str, str] = field(default_factory=dict)  # the sources that are measured once more, before those
+
+    @property
+    def is_done(self) -> bool:
+        """Whether nothing is left to be measured."""
+        return not self.sources and not self.again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,6 +58,7 @@ class Measurements:
     """What one call has measured, by id; `interruption` where a signal ended it before the rest."""
 
     evaluations: Mapping[str, Evaluation]
+    again: Mapping[str, Evaluation] = field(default_factory=dict)
     interruption: Interrupted | None = None
 
 
@@ -63,7 +71,13 @@ def find_work(folder: RunFolder, words: Sequence[str]) -> Work:
     config = _configuration(job, words)
     sources, notes = pending_sources(folder.pending)
     files = MeasuredFiles(folder=folder.measured, job=job, note=lambda _text: None)  # what cannot be used is made anew
+    parents = {name: sources.pop(name) for name in job.again if name in sources}
+    absent = [path for name in job.again if not (path := folder.pending / f"{name}.cu").exists()]
+    notes += [f"{path} is not there; {CARRY_AGAIN}" for path in absent]
     waiting = {name: source for name, source in sources.items() if files.find(source) is None}
+    if not waiting:  # one sitting has them all
+        again = files_of_again(files)
+        parents = {name: source for name, source in parents.items() if find_again(again, source) is None}
     return Work(
         folder=folder,
         job=job,
@@ -71,6 +85,7 @@ def find_work(folder: RunFolder, words: Sequence[str]) -> Work:
         sources=waiting,
         measured_before=len(sources) - len(waiting),
         notes=tuple(notes),
+        again=parents,
     )
 
 
@@ -90,27 +105,48 @@ def measure(
     machine: Machine,
     open_workbench: Workbench,
     on_done: Callable[[str, Evaluation], None],
+    on_again: Callable[[str, Evaluation], None] = lambda _name, _evaluation: None,
 ) -> Measurements:
-    """Measure it; each evaluation is in its file before `on_done(id, evaluation)` hears of it.
+    """Measure it; each evaluation is in its file before `on_done(id, evaluation)` hears of it, or `on_again` of those
+    that are measured once more. They come first: where a sitting is cut off, what it has measured has them beside it.
 
     Raises EnvironmentFault where the first evaluation shows that the run began elsewhere; nothing is kept then.
     """
-    names, sources = list(work.sources), list(work.sources.values())
     evaluations: dict[str, Evaluation] = {}
-
-    def keep(place: int, evaluation: Evaluation) -> None:
-        if refusal := work.job.refusal(sources[place], evaluation):
-            raise EnvironmentFault(f"nothing is kept: {refusal}; measure where the run began, or begin another run")
-        write_measured(work.folder.measured, sources[place], evaluation)
-        evaluations[names[place]] = evaluation
-        on_done(names[place], evaluation)
-
+    again: dict[str, Evaluation] = {}
+    files = MeasuredFiles(folder=work.folder.measured, job=work.job, note=lambda _text: None)
+    further = files_of_again(files)
     try:
         with orderly_stop(), open_workbench(work.config, settled, machine) as evaluator:
-            evaluator.evaluate_all(sources, on_done=keep)
+            _measure(work.again, evaluator, _Kept(files=further, evaluations=again, on_done=on_again))
+            _measure(work.sources, evaluator, _Kept(files=files, evaluations=evaluations, on_done=on_done))
     except Interrupted as interruption:
-        return Measurements(evaluations=evaluations, interruption=interruption)
-    return Measurements(evaluations=evaluations)
+        return Measurements(evaluations=evaluations, again=again, interruption=interruption)
+    return Measurements(evaluations=evaluations, again=again)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Kept:
+    """Where evaluations go as they come."""
+
+    files: MeasuredFiles
+    evaluations: dict[str, Evaluation]
+    on_done: Callable[[str, Evaluation], None]
+
+    def keep(self, name: str, source: str, evaluation: Evaluation) -> None:
+        if refusal := self.files.job.refusal(source, evaluation):
+            raise EnvironmentFault(f"nothing is kept: {refusal}; measure where the run began, or begin another run")
+        write_measured(self.files.folder, source, evaluation)
+        self.evaluations[name] = evaluation
+        self.on_done(name, evaluation)
+
+
+def _measure(sources: Mapping[str, str], evaluator: EvaluatesAll, kept: _Kept) -> None:
+    items = list(sources.items())
+    if items:
+        evaluator.evaluate_all(
+            [source for _, source in items], on_done=lambda place, evaluation: kept.keep(*items[place], evaluation)
+        )
 
 
 def _configuration(job: Job, words: Sequence[str]) -> Config:

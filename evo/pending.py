@@ -24,8 +24,8 @@ from population.individual import individual_id
 JOB = "job.json"
 SCHEMA = 1
 
-_KERNEL = re.compile(r"k[0-9a-f]{12}\.cu")
-_REMEDY = "carry the folder here again, or let evo ask or evo tell write it again"
+_ID = re.compile(r"k[0-9a-f]{12}")
+CARRY_AGAIN = "carry the folder here again, or let evo ask or evo tell write it again"
 _PARTS: Mapping[str, type] = {
     "backend": BackendConfig, "baseline": BaselineConfig, "suite": SuiteConfig, "judge": JudgeConfig,
 }  # fmt: skip
@@ -42,6 +42,7 @@ class Job:
     suite: SuiteConfig
     judge: JudgeConfig
     environment: Environment | None
+    again: tuple[str, ...] = ()  # of the sources, those to be measured once more wherever another one is
 
     def refusal(self, source: str, evaluation: Evaluation) -> str:
         """Why the evaluation is not of this job and this source; "" where it is.
@@ -58,7 +59,9 @@ class Job:
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types; `read_job` gives the equal job back."""
         parts = {name: _plain(getattr(self, name)) for name in _PARTS}
-        return {"schema": SCHEMA, **parts, "environment": None if self.environment is None else vars(self.environment)}
+        again = {"again": list(self.again)} if self.again else {}
+        began = None if self.environment is None else vars(self.environment)
+        return {"schema": SCHEMA, **parts, "environment": began, **again}
 
 
 def job_of(config: Config, environment: Environment | None) -> Job:
@@ -88,13 +91,14 @@ def read_job(pending: Path) -> Job:
             raise ValueError(f"expected a job of schema {SCHEMA}")
         parts: dict[str, Any] = {name: _typed(kind, record[name]) for name, kind in _PARTS.items()}
         began = record["environment"]
-        return Job(**parts, environment=None if began is None else Environment(**began))
+        again = _ids(record.get("again", []))
+        return Job(**parts, environment=None if began is None else Environment(**began), again=again)
     except FileNotFoundError as error:
-        raise EnvironmentFault(f"{path} is not there, so there is nothing to measure; {_REMEDY}") from error
+        raise EnvironmentFault(f"{path} is not there, so there is nothing to measure; {CARRY_AGAIN}") from error
     except KeyError as error:
-        raise EnvironmentFault(f"{path}: {error} is missing; {_REMEDY}") from error
+        raise EnvironmentFault(f"{path}: {error} is missing; {CARRY_AGAIN}") from error
     except (OSError, ValueError, TypeError, OmegaConfBaseException) as error:
-        raise EnvironmentFault(f"{path} cannot be used ({error}); {_REMEDY}") from error
+        raise EnvironmentFault(f"{path} cannot be used ({error}); {CARRY_AGAIN}") from error
 
 
 def publish(pending: Path, job: Job, sources: Sequence[str]) -> None:
@@ -141,8 +145,14 @@ def _typed(kind: type[Part], record: object) -> Part:
     return cast(Part, OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(kind), record)))
 
 
+def _ids(record: object) -> tuple[str, ...]:
+    if not isinstance(record, list) or not all(isinstance(each, str) and _ID.fullmatch(each) for each in record):
+        raise ValueError("again: expected a list of candidates' ids")
+    return tuple(record)
+
+
 def _kernels(pending: Path) -> list[Path]:
-    return sorted(path for path in pending.glob("k*.cu") if _KERNEL.fullmatch(path.name))
+    return sorted(path for path in pending.glob("k*.cu") if _ID.fullmatch(path.stem))
 
 
 def _write(path: Path, text: str) -> None:

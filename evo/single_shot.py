@@ -56,6 +56,11 @@ def require_enough_questions(config: Config, bank: Bank) -> None:
         )
 
 
+def passed_seeds(history: History) -> list[Individual]:
+    """The parents of a single shot."""
+    return [each for each in history.seeds() if history.geomean(each.id) > 0.0]
+
+
 class SingleShot:
     """Chooses the shots, in the place of the selection of parents, and asks them, in the place of an Asker.
 
@@ -84,7 +89,8 @@ class SingleShot:
         if self._history.attempts_of(1):
             raise StopSearch("every question of the single shot was put once")
         rng = self._draw()
-        pairs = [(seed, question) for seed in self._seeds() for question in self._questions_about(seed, rng)]
+        seeds = passed_seeds(self._history)
+        pairs = [(seed, question) for seed in seeds for question in self._questions_about(seed, rng)]
         self._shots = [
             Shot(parent=seed, question=question, style=style) for seed, question in pairs for style in self._askers
         ]
@@ -100,9 +106,6 @@ class SingleShot:
     def request(self, asked: Asked, *, attempt: int, reply_error: str = "") -> Request:
         """As an Asker's."""
         return self._askers[asked.style].request(asked, attempt=attempt, reply_error=reply_error)
-
-    def _seeds(self) -> list[Individual]:
-        return [each for each in self._history.seeds() if self._history.geomean(each.id) > 0.0]
 
     def _questions_about(self, seed: Individual, rng: random.Random) -> list[Question]:
         slots = slot_values(self._history, seed)

@@ -30,7 +30,7 @@ def show_shots(
         raise ConfigError("compare: --plot: a single shot has no way to a best that could be drawn; leave it out")
     comparison = compare_shots([shot for name, folder in found.items() for shot in read_shots(name, folder)])
     runs = [read_run(name, folder) for name, folder in found.items()]
-    said, warned = shot_conclusions(comparison), shot_cautions(runs)
+    said, warned = shot_conclusions(comparison), shot_cautions(runs, comparison.shots)
     for table in shot_tables(comparison, offline=any(run.offline for run in runs)):
         console.print(table)
     for line in (*said, *(f"caution: {each}" for each in warned)):

@@ -35,9 +35,12 @@ def evaluate(arguments: Sequence[str], console: Console) -> int:
     def tell_of(name: str, evaluation: Evaluation) -> None:
         say(f"{name}  {verdict(evaluation)}")
 
+    def tell_again(name: str, evaluation: Evaluation) -> None:
+        say(f"{name} again  {verdict(evaluation)}")
+
     for note in work.notes:
         say(f"note: {note}")
-    if not work.sources:
+    if work.is_done:
         say(f"nothing waits; {work.measured_before} measured before. Where the run is: evo tell {work.folder.path}")
         return SOME_LEFT if work.notes else ALL_MEASURED
     start_fork_server(PRELOAD)
@@ -45,9 +48,11 @@ def evaluate(arguments: Sequence[str], console: Console) -> int:
     with on_held_gpus(work.config, machine, say) as placed:
         here = replace(work, config=placed)
         settled = settle_here(here, machine)
-        console.print(head_grid(settled.choices[:3], [("candidates", str(len(work.sources)))]))
-        done = measure(here, settled, machine, open_evaluator, tell_of)
-    say(f"{len(done.evaluations)} of {len(work.sources)} measured into {work.folder.measured}")
+        parents = [("parents again", str(len(work.again)))] if work.again else []
+        console.print(head_grid(settled.choices[:3], [("candidates", str(len(work.sources))), *parents]))
+        done = measure(here, settled, machine, open_evaluator, tell_of, tell_again)
+    made, wanted = len(done.evaluations) + len(done.again), len(work.sources) + len(work.again)
+    say(f"{made} of {wanted} measured into {work.folder.measured}")
     if done.interruption is not None:
         say(f"{done.interruption.reason}; the rest is measured when this is called again")
         return done.interruption.exit_code

@@ -35,11 +35,16 @@ def _lines(waiting: Waiting) -> list[str]:
 
 
 def _candidates(waiting: Waiting) -> str:
-    return f"{_count(len(waiting.candidates), 'candidate')} in {waiting.run.pending}"
+    again = f", beside {_plural(len(waiting.again), 'parent')} to be measured again" if waiting.again else ""
+    return f"{_count(len(waiting.candidates), 'candidate')} in {waiting.run.pending}{again}"
 
 
 def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number > 1 else ''} wait{'' if number > 1 else 's'}"
+    return f"{_plural(number, noun)} wait{'' if number > 1 else 's'}"
+
+
+def _plural(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number > 1 else ''}"
 
 
 def _some(names: list[str]) -> str:

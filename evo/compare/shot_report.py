@@ -33,12 +33,13 @@ def shot_conclusions(comparison: ShotComparison) -> list[str]:
     return [_verdict(pair, tests) + _needed(pair) for pair in comparison.pairs]
 
 
-def shot_cautions(runs: Sequence[Run]) -> list[str]:
+def shot_cautions(runs: Sequence[Run], shots: Sequence[Shot]) -> list[str]:
     """What a reader must know beside the figures."""
     offline = [run.name for run in runs if run.offline]
     found = [f"{', '.join(offline)}: {OFFLINE}"] if offline else []
     if differing := [key for key in differing_keys(runs, fixed=True) if key not in ("rng_seed", "seeds")]:
         found.append(f"the runs differ in {', '.join(differing)}: pairs are made within a run, and pooled over all")
+    found.append(_sitting(shots))
     return [*found, "shots about one parent are not independent: intervals and p hold for parents like these"]
 
 
@@ -56,6 +57,17 @@ def shots_as_json(comparison: ShotComparison, conclusions: Sequence[str], cautio
     """Everything, with what was said of it in words."""
     record = {"schema": SCHEMA, **asdict(comparison), "conclusions": list(conclusions), "cautions": list(cautions)}
     return strict_json(record, sort_keys=False, indent=2) + "\n"
+
+
+def _sitting(shots: Sequence[Shot]) -> str:
+    parents = {(shot.run, shot.parent): shot.parent_again for shot in shots}
+    again, count = sum(parents.values()), len(parents)
+    earlier = '"faster" is against figures from before the questions, perhaps of another sitting'
+    if again == count:
+        return f'parents measured again beside their children: all {count}; "faster" is within one sitting'
+    if again:
+        return f"parents measured again beside their children: {again} of {count}; for the others {earlier}"
+    return f"no parent was measured again beside its children: {earlier}"
 
 
 def _styles(comparison: ShotComparison) -> Table:

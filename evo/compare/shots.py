@@ -12,6 +12,7 @@ from evo.compare.runs import history_of
 from evo.compare.statistics import MeanGain, holm, least_sign_p, mean_gain, pairs_needed, sign_test
 from evo.compare.summary import ALPHA
 from evo.history import Attempt, History, Outcome
+from evo.remeasured import recall_again
 from evo.reply import read_notes
 from evo.run_settings import recorded_settings
 from evo.settings import ConfigError
@@ -38,6 +39,7 @@ class Shot:
     promised: float | None  # see promises.py; None where the reply names no share
     best_scenario: float | None  # the greatest gain of any scenario; None without a right kernel
     funnel: Funnel
+    parent_again: bool = False  # whether the parent was measured once more, beside its children
 
     @property
     def pair(self) -> tuple[str, str, str]:
@@ -113,10 +115,12 @@ def read_shots(name: str, folder: RunFolder) -> list[Shot]:
     with read_archive(folder) as archive:
         attempts = recorded_attempts(archive)
         history = history_of(archive, list(archive.individuals()), attempts)
+        again = recall_again(archive, history)
         replies = {reply.number: reply.text for reply in archive.replies()}  # of two attempts the later
     if not attempts:
         raise ConfigError(f"compare: {name}: its shots are not all judged; go on with the run first")
-    return [_shot(name, attempt, history, replies.get(attempt.number, "")) for attempt in attempts]
+    shots = [_shot(name, attempt, history, replies.get(attempt.number, "")) for attempt in attempts]
+    return [replace(shot, parent_again=shot.parent in again) for shot in shots]
 
 
 def compare_shots(shots: Sequence[Shot]) -> ShotComparison:
