@@ -23,6 +23,7 @@ TIMEOUT_S = 300.0  # for one tool: it starts torch, and makes kernels many times
 
 _PLACES = (Path("/usr/local/cuda/bin/compute-sanitizer"),)  # where CUDA installs it, which is not always on the PATH
 _MARK = "========="
+_TOLD = 4  # different errors of a tool, in an audit's record
 _MISSING = (
     "compute-sanitizer is neither on the PATH nor below /usr/local/cuda; it comes with the CUDA toolkit"
 )
@@ -72,8 +73,9 @@ def read_report(tool: str, ended: ToolRun, kernels: set[str], builds: int) -> Au
     """The verdict in a tool's output. Reports that name none of the kernels are torch's or the driver's."""
     reports = [each for each in _reports(ended.output) if _is_error(each[0]) and _names(each, kernels)]
     if reports:
-        first = " | ".join(reports[0][:4])[:400]
-        return AuditCheck(name=tool, finding=Finding.FAILED, detail=f"{len(reports)} errors, the first: {first}")
+        told = dict.fromkeys(" | ".join(each[:4])[:400] for each in reports)  # each once, in their order
+        detail = f"{len(reports)} errors: {'; '.join(list(told)[:_TOLD])}"
+        return AuditCheck(name=tool, finding=Finding.FAILED, detail=detail)
     if ended.timed_out:
         return AuditCheck(name=tool, finding=Finding.SKIPPED, detail=f"it took longer than {TIMEOUT_S:g} s")
     if ended.exit_code != 0:

@@ -56,9 +56,19 @@ def test_an_error_in_a_kernel_of_the_candidate_fails():
     found = said(MEMCHECK)
     assert found.finding is Finding.FAILED
     assert found.detail == (
-        "2 errors, the first: Invalid __global__ read of size 4 bytes | at attention+0x170 | "
-        "by thread (0,0,0) in block (0,0,0) | Address 0x7f00 is out of bounds"
+        "2 errors: Invalid __global__ read of size 4 bytes | at attention+0x170 | "
+        "by thread (0,0,0) in block (0,0,0) | Address 0x7f00 is out of bounds; "
+        "Invalid __global__ read of size 4 bytes | at attention+0x170"
     )
+
+
+def test_of_many_errors_four_that_differ_are_told():
+    races = "".join(
+        f"========= Error: Race reported between Write access at attention+{place:#x}\n=========\n"
+        for place in (1, 1, 2, 3, 4, 5)
+    )
+    places = [f"Error: Race reported between Write access at attention+{place:#x}" for place in (1, 2, 3, 4)]
+    assert said(races).detail == f"6 errors: {'; '.join(places)}"
 
 
 def test_of_races_only_errors_count():

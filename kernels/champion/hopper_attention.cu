@@ -20,7 +20,7 @@ L2_MIB = { value = 16, choices = [8, 16, 32, 64], layer = "schedule" }          
 Q_REGISTERS_128 = { value = 1, choices = [0, 1], layer = "memory" }             # queries as fragments, a third key stage
 SPARE_PLACE = { value = 1, choices = [0, 1], layer = "memory" }                 # at 192 and 256, where it fits: see SPARE
 STAGES_64 = { value = 3, choices = [2, 3, 4], layer = "memory" }
-TALL_TO_64 = { value = 8192, choices = [0, 512, 8192, 1048576], layer = "schedule" }      # queries, at most, for four warpgroups
+TALL_TO_64 = { value = 8192, choices = [0, 512, 8192, 1048576], layer = "schedule" }  # unmasked queries, at most, for four warpgroups
 STAGES_TALL = { value = 8, choices = [4, 8], layer = "memory" }
 EARLY_TALL = { value = 2, choices = [2, 3, 4], layer = "instructions" }         # see EARLY_STEPS
 TRIO_TO = { value = 512, choices = [0, 512, 2048], layer = "schedule" }         # queries, at most, for three warpgroups at 128: see TRIO
@@ -42,7 +42,7 @@ SPLIT_BLOCKS = { value = 4, choices = [1, 2, 4, 8, 16], layer = "launch" }      
 HEAD_DIM = "head_dim"
 SHORT = "seqlen_q <= SHORT_TO"
 WIDE = "not SHORT and head_dim > 128"
-TALL = "not SHORT and head_dim == 64 and seqlen_q > 192 and seqlen_q <= TALL_TO_64"
+TALL = "not SHORT and head_dim == 64 and seqlen_q > 192 and (causal or seqlen_q <= TALL_TO_64)"
 TRIO = "not SHORT and head_dim == 128 and seqlen_q > 320 and seqlen_k <= 1024 and (not causal and seqlen_q <= TRIO_TO or causal and seqlen_q <= TRIO_CAUSAL_TO)"
 CAUSAL = "causal and not SHORT"
 Q_REGISTERS = "not SHORT and not TRIO and (head_dim == 96 or head_dim == 128) and Q_REGISTERS_128 > 0"
@@ -50,7 +50,7 @@ CONSUMERS = "1 if SHORT else 4 if TALL else 3 if TRIO else WARPGROUPS_64 if head
 BLOCK_M = "16 if SHORT else 64 * CONSUMERS"
 KEYS_LONG = "64 if TALL or TRIO else KEYS_64 if head_dim == 64 else KEYS_128 if head_dim <= 128 else KEYS_192 if head_dim == 192 else KEYS_256_1K if seqlen_k <= 1024 else KEYS_256"
 ALONE = "SHORT and (head_dim == 96 or head_dim == 128) and batch * kv_heads >= ALONE_FROM and batch * kv_heads <= ALONE_TO and heads // kv_heads * seqlen_q <= 16"
-JOINED = "0 if not SHORT or batch * kv_heads < JOIN_FROM else 1 if ALONE else 8 if batch * kv_heads <= 32 else 4 if batch * kv_heads <= 384 else 2"
+JOINED = "0 if not SHORT or batch * kv_heads < JOIN_FROM else 1 if ALONE else 8 if batch * kv_heads <= 32 else 4 if batch * kv_heads <= 384 or head_dim == 64 else 2"
 SHORT_WARPS = "8 if JOINED == 8 and head_dim <= 128 else 4"
 BLOCK_N = "KEYS_LONG if not SHORT else 128 if SHORT_WARPS == 8 else KEYS_SHORT if head_dim <= 128 else 64"
 V_STAGES = "STAGES_JOINED if SHORT_WARPS == 8 or JOINED == 1 else STAGES_SHORT if SHORT else STAGES_TALL if TALL else STAGES_TRIO if TRIO else STAGES_64 if head_dim == 64 else 2"
@@ -144,7 +144,7 @@ bytes = "batch * heads * seqlen_q * (head_dim + 1) * 4 * min(32, cdiv(seqlen_k, 
 // third stage, and writes o and lse itself. That is one start and one end for a kv head, instead of one for each part. Where BULK,
 // one more warp copies K and V by TMA, and the warps that compute meet nowhere until the end. The first tile they copy
 // themselves, each warp its own keys: at that time the tensor maps are still on their way. Blocks push their parts of O into
-// the shared memory of the block that adds them up (PUSHES), so that they meet once, and end without another meeting.
+// the shared memory of the block that adds them up (PUSHES), which counts the bytes: nobody waits for more than its own parts.
 //
 // A row of scores of which all keys are hidden keeps a sum of 0, and comes out as zeros with an lse of -inf.
 // softmax_scale is taken to be positive.
@@ -382,7 +382,10 @@ struct Job {
 // every second round is dealt out in the opposite order, so that who got the longer job of one round gets the shorter of
 // the next. Each such pair of rounds begins a quarter of the blocks further on, so that what a pair leaves uneven is not
 // always the same blocks'; one block less or more in the third and fourth, where the uneven parts of two pairs would
-// overlap by one; and where pairs do not cross sections, the next four pairs lie an eighth further on.
+// overlap by one; and where pairs do not cross sections, the next four pairs lie an eighth further on; a sixteenth where
+// tiles are TALL and a section is one pair, whose uneven parts may repeat every eighth. Where three row tiles would pair
+// badly (TRIO) and heads are many, a section is one round instead, and each round is turned by one row tile's blocks: all
+// get each kind in turn.
 // Heads that a section's last round has room for are added to it, since they cost no time.
 struct Schedule {
     // Where a section is a long and a short job for each block, all would cross its border together, reading and writing at
@@ -403,6 +406,7 @@ struct Schedule {
             const int64_t fit = heads_fit > 0u ? int64_t(heads_fit) : int64_t(1);
             section = int(min(int64_t(groups), fit * pack));
             section = min(groups, max(section, rounds_of(section) * int(gridDim.x) / row_tiles / pack * pack));
+            if (rotates()) section = max(int(gridDim.x) / row_tiles, 1);
             // A small rest would be long jobs for a few blocks at the very end: sections of one size instead.
             const int rest = groups % section;
             if (CAUSAL && rest > 0 && rest * row_tiles < int(gridDim.x) / 2) {
@@ -421,6 +425,8 @@ struct Schedule {
 
     DEVICE int rounds_of(int heads) const { return (heads * row_tiles + int(gridDim.x) - 1) / int(gridDim.x); }
 
+    DEVICE bool rotates() const { return CAUSAL && TRIO && groups >= 2 * int(gridDim.x); }
+
     // Job number n of this block, or where n has none, of the next n that has; false after the last.
     DEVICE bool find(Job& job, int& n, const AttentionParams& params) const {
         for (;; ++n) {
@@ -429,14 +435,17 @@ struct Schedule {
             if (CAUSAL && LAG > 0 && lag > 0)
                 turn = n < lag ? 2 * n + 1 : n >= total - lag ? 2 * (n - (total - lag)) : n + lag;
             const int number = turn / rounds, round = turn - number * rounds, first = number * section;
-            const bool turned = CAUSAL && ((round + number) & 1);
+            const bool turned = CAUSAL && !rotates() && ((round + number) & 1);
             int block = int(blockIdx.x);
-            if (CAUSAL) {
+            if (rotates()) {
+                block += turn % row_tiles * (int(gridDim.x) / row_tiles);
+                if (block >= int(gridDim.x)) block -= int(gridDim.x);
+            } else if (CAUSAL) {
                 // The same for all blocks of a round, and never more than gridDim.x in all: each item is one block's.
                 const int quarter = (turn >> 1) & 3;
                 block += quarter * (int(gridDim.x) / 4);
                 if (int(gridDim.x) >= 8) block += (quarter == 3 ? 1 : 0) - (quarter == 2 ? 1 : 0);
-                if (rounds % 2 == 0) block += ((turn >> 3) & 1) * (int(gridDim.x) / 8);
+                if (rounds % 2 == 0) block += ((turn >> 3) & 1) * (int(gridDim.x) / (TALL && rounds == 2 ? 16 : 8));
                 if (block >= int(gridDim.x)) block -= int(gridDim.x);
             }
             if (turned) block = int(gridDim.x) - 1 - block;
@@ -1068,9 +1077,11 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     for (;; ++count) {
         const uint32_t place = q_place(count, group);
         await_barrier(q_full + 8 * place, q_parity(count, group));
-        int job_row, job_head, tiles, unused;
-        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                     : "=r"(job_row), "=r"(job_head), "=r"(tiles), "=r"(unused) : "r"(words + 16 * place) : "memory");
+        // Read by the lane that gives the place back, so that no other has to be waited for.
+        int job_row = 0, job_head = 0, tiles = 0, unused = 0;
+        if ((thread & 31) == 0)
+            asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                         : "=r"(job_row), "=r"(job_head), "=r"(tiles), "=r"(unused) : "r"(words + 16 * place) : "memory");
         job_row = __shfl_sync(~0u, job_row, 0);
         job_head = __shfl_sync(~0u, job_head, 0);
         tiles = __shfl_sync(~0u, tiles, 0);
@@ -1316,31 +1327,42 @@ struct Work {
     int batch, kv_head, first_head, pack, rows, first_row, first_tile, end_tile;
 
     DEVICE explicit Work(const AttentionParams& params) : params(params) {
-        pack = params.heads / params.kv_heads;
-        rows = params.seqlen_q * pack;
-        // In the first batch entry without a division, which the first copies would wait for.
+        // In the first batch entry and without a mask no division comes here, which the first copies would wait for.
         batch = 0;
         kv_head = int(blockIdx.x);
         if (kv_head >= params.kv_heads) {
             batch = kv_head / params.kv_heads;
             kv_head -= batch * params.kv_heads;
         }
-        first_head = kv_head * pack;
         first_row = blockIdx.y * BLOCK_M;
-        const int tiles = (max(last_key(min(first_row + BLOCK_M, rows) - 1) + 1, 0) + BLOCK_N - 1) / BLOCK_N;
+        int keys = params.seqlen_k;
+        if (params.causal) {
+            find_rows();
+            keys = max(last_key(min(first_row + BLOCK_M, rows) - 1) + 1, 0);
+        }
+        const int tiles = (keys + BLOCK_N - 1) / BLOCK_N;
         const int blocks = JOINED > 0 ? JOINED : int(gridDim.z);
         const int part = (tiles + blocks - 1) / blocks;
         first_tile = min(part * int(blockIdx.z), tiles);
         end_tile = min(first_tile + part, tiles);
     }
+    // What the rows are: to be called before anything asks for them, where no causal mask has made it necessary at once.
+    DEVICE void find_rows() {
+        pack = params.heads / params.kv_heads;
+        rows = params.seqlen_q * pack;
+        first_head = kv_head * pack;
+    }
+    // A row's query: of a single one, without a division.
+    DEVICE int query_of(int row) const { return params.seqlen_q == 1 ? 0 : row / pack; }
     // The last key that a row sees; negative where it sees none.
     DEVICE int last_key(int row) const {
         const int last = params.seqlen_k - 1;
-        return params.causal ? min(last - params.seqlen_q + 1 + row / pack, last) : last;
+        return params.causal ? min(last - params.seqlen_q + 1 + query_of(row), last) : last;
     }
     // A row's place among the rows of q and o, [batch, seqlen_q, heads].
     DEVICE int64_t global_row(int row) const {
-        return (int64_t(batch) * params.seqlen_q + row / pack) * params.heads + first_head + row % pack;
+        const int query = query_of(row);
+        return (int64_t(batch) * params.seqlen_q + query) * params.heads + first_head + row - query * pack;
     }
 };
 
@@ -1492,10 +1514,21 @@ DEVICE void arrive_started() { asm volatile("barrier.cluster.arrive.relaxed;" ::
 DEVICE void arrive_cluster() { asm volatile("barrier.cluster.arrive.release;" ::: "memory"); }
 DEVICE void await_cluster() { asm volatile("barrier.cluster.wait.acquire;" ::: "memory"); }
 
-// Four floats into the shared memory of block `rank` of the cluster, at the place that `address` is in this block.
-DEVICE void store_peer(uint32_t address, int rank, float4 x) {
-    asm volatile("{ .reg .b32 PEER; mapa.shared::cluster.u32 PEER, %0, %1; st.shared::cluster.v4.f32 [PEER], {%2, %3, %4, %5}; }"
-                 ::"r"(address), "r"(rank), "f"(x.x), "f"(x.y), "f"(x.z), "f"(x.w) : "memory");
+// Four floats on their way into the shared memory of block `rank` of the cluster, at the place that `address` is in this
+// block; they count as 16 bytes on what is `barrier` there.
+DEVICE void push_peer(uint32_t address, uint32_t barrier, int rank, float4 x) {
+    asm volatile(
+        "{ .reg .b32 PEER, COUNTER; mapa.shared::cluster.u32 PEER, %0, %2; mapa.shared::cluster.u32 COUNTER, %1, %2; "
+        "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [PEER], {%3, %4, %5, %6}, [COUNTER]; }"
+        ::"r"(address), "r"(barrier), "r"(rank), "r"(__float_as_uint(x.x)), "r"(__float_as_uint(x.y)),
+        "r"(__float_as_uint(x.z)), "r"(__float_as_uint(x.w)) : "memory");
+}
+
+// Returns once all that other blocks push has landed.
+DEVICE void await_pushed(uint32_t barrier) {
+    asm volatile(
+        "{ .reg .pred P; AGAIN: mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 P, [%0], %1; @P bra DONE; bra AGAIN; DONE: }"
+        ::"r"(barrier), "r"(0) : "memory");
 }
 
 DEVICE void sync_cluster() {
@@ -1512,11 +1545,12 @@ DEVICE float2 load_peer(uint32_t address, int rank) {
 
 // As store_part and join_parts in one: the warps of a block bring their O to the maximum of the block and add it up, and the
 // blocks of the cluster, each for a share of the elements, do so with what all blocks have. Sums are divided by only once.
-DEVICE void store_joined(const State& state, const Work& work, uint8_t* shared, float scale) {
+DEVICE void store_joined(const State& state, const Work& work, uint8_t* shared, float scale,
+                         [[maybe_unused]] uint32_t k_shared, [[maybe_unused]] uint32_t inbox_full) {
     constexpr int STRIDE = HEAD_DIM + 8;  // floats; the padding spreads the rows over the banks
     constexpr int PAIRS = HEAD_DIM / 2;
     static_assert(WARPS * 16 * (STRIDE + 2) * 4 + 16 * (HEAD_DIM + 2) * 4 <= Q_BYTES + 2 * V_STAGES * TILE_BYTES, "O fits");
-    float* warp_o = reinterpret_cast<float*>(shared);                             // [WARPS][16][STRIDE]
+    [[maybe_unused]] float* warp_o = reinterpret_cast<float*>(shared);            // [WARPS][16][STRIDE]
 #if PUSHES
     // Memory of their own: other warps may still be at their last tile, and other blocks far behind.
     constexpr int SLOTS = 16 * PAIRS / JOINED;  // pairs, at most, that a block adds up
@@ -1524,7 +1558,14 @@ DEVICE void store_joined(const State& state, const Work& work, uint8_t* shared, 
     __shared__ float2 warp_rows[WARPS * 16];    // maximum, sum
     __shared__ float4 inbox[JOINED * SLOTS];    // from each block: pairs of o, each with the maximum and the sum of its row
     float2* warp_row = warp_rows;
-    float2* block_row = reinterpret_cast<float2*>(warp_o + WARPS * 16 * STRIDE);  // [16]: maximum, sum
+    // A warp leaves its O where its own keys of the first two stages of K were, which no other warp reads: rows 0 to 7 in the
+    // one, 8 to 15 in the other, 64 columns in a slab. Four rows lie in different banks.
+    static_assert(V_STAGES >= 2 && WARP_KEYS >= 16, "a warp's keys have room for its O");
+    uint8_t* const keys = shared + (k_shared - shared_address(shared));
+    auto place_of = [&](int w, int row, int column) {
+        return reinterpret_cast<float2*>(keys + (row / 8 * TILE_BYTES + column / 64 * KV_SLAB_BYTES + w * (WARP_KEYS * 128) +
+                                                 row % 8 * 256 + ((column % 64 * 4) ^ (row % 4 * 32))));
+    };
 #else
     float2* warp_row = reinterpret_cast<float2*>(warp_o + WARPS * 16 * STRIDE);   // [WARPS][16]: maximum, sum
     float2* block_row = warp_row + WARPS * 16;                                    // [16]: maximum, sum
@@ -1548,6 +1589,78 @@ DEVICE void store_joined(const State& state, const Work& work, uint8_t* shared, 
         const float sum = row_total(state.sum[i]);
         if (lane % 4 == 0) warp_row[warp * 16 + i * 8 + lane / 4] = make_float2(state.maximum[i], sum);
     }
+#if PUSHES
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int row = i * 8 + lane / 4;
+        if (row < rows) {
+#pragma unroll
+            for (int d = 0; d < DIM_TILES; ++d)
+                *place_of(warp, row, d * 8 + lane % 4 * 2) = make_float2(state.o[d][i * 2], state.o[d][i * 2 + 1]);
+        }
+    }
+    sync_some(1, THREADS);  // the warps that compute: the only time that they meet
+    for (int i = threadIdx.x; i < rows * PAIRS; i += THREADS) {
+        const int row = i / PAIRS, column = i % PAIRS * 2;
+        float2 own[WARPS], value[WARPS];
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) {
+            own[w] = warp_row[w * 16 + row];
+            value[w] = *place_of(w, row, column);
+        }
+        float top = -INFINITY, sum = 0.0f;
+        float2 total = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) top = fmaxf(top, own[w].x);
+#pragma unroll
+        for (int w = 0; w < WARPS; ++w) {
+            const float weight = power_of_two((own[w].x - reference_of(top)) * scale);
+            sum += own[w].y * weight;
+            total.x += value[w].x * weight;
+            total.y += value[w].y * weight;
+        }
+        // 32 pairs to one block, the next 32 to the next.
+        const int chunk = i / 32;
+        push_peer(shared_address(inbox + int(blockIdx.z) * SLOTS + chunk / JOINED * 32 + lane), inbox_full, chunk % JOINED,
+                  make_float4(total.x, total.y, top, sum));
+    }
+    // While pairs are on their way: where this thread's first one goes.
+    const int pairs = rows * PAIRS;
+    int mine = (warp * JOINED + int(blockIdx.z)) * 32 + lane;
+    int64_t o_at = 0, lse_at = 0;
+    auto locate = [&]() {
+        const int packed_row = work.first_row + mine / PAIRS, query = work.query_of(packed_row);
+        const int head = work.first_head + packed_row - query * work.pack;
+        o_at = ((int64_t(work.batch) * work.params.seqlen_q + query) * work.params.heads + head) * HEAD_DIM + mine % PAIRS * 2;
+        lse_at = (int64_t(work.batch) * work.params.heads + head) * work.params.seqlen_q + query;
+    };
+    if (mine < pairs) locate();
+    asm volatile("" : "+l"(o_at), "+l"(lse_at));
+    // All pairs for this block are there. One that waits for none is done: nothing comes to it, and what it sent needs it no more.
+    if (mine < pairs) await_pushed(inbox_full);
+    while (mine < pairs) {
+        const int slot = mine / (32 * JOINED) * 32 + lane;
+        float4 part[JOINED];
+#pragma unroll
+        for (int b = 0; b < JOINED; ++b) part[b] = inbox[b * SLOTS + slot];
+        float top = -INFINITY, sum = 0.0f;
+        float2 total = make_float2(0.0f, 0.0f);
+#pragma unroll
+        for (int b = 0; b < JOINED; ++b) top = fmaxf(top, part[b].z);
+#pragma unroll
+        for (int b = 0; b < JOINED; ++b) {
+            const float weight = power_of_two((part[b].z - reference_of(top)) * scale);
+            sum += part[b].w * weight;
+            total.x += part[b].x * weight;
+            total.y += part[b].y * weight;
+        }
+        const float inverse = sum > 0.0f ? reciprocal(sum) : 0.0f;
+        *reinterpret_cast<uint32_t*>(work.params.o + o_at) = pack(total.x * inverse, total.y * inverse);
+        if (mine % PAIRS == 0) work.params.lse[lse_at] = natural_log(top * scale, sum);
+        mine += JOINED * THREADS;
+        if (mine < pairs) locate();
+    }
+#else
     sync_some(1, THREADS);  // the warps that compute
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
@@ -1577,50 +1690,7 @@ DEVICE void store_joined(const State& state, const Work& work, uint8_t* shared, 
             total.x += pair.x;
             total.y += pair.y;
         }
-#if PUSHES
-        // 32 pairs to one block, the next 32 to the next.
-        const int chunk = i / 32;
-        const float2 own = block_row[row];
-        store_peer(shared_address(inbox + int(blockIdx.z) * SLOTS + chunk / JOINED * 32 + lane), chunk % JOINED,
-                   make_float4(total.x, total.y, own.x, own.y));
-    }
-    arrive_cluster();
-    // While pairs are on their way: where this thread's first one goes.
-    const int pairs = rows * PAIRS;
-    int mine = (warp * JOINED + int(blockIdx.z)) * 32 + lane;
-    int64_t o_at = 0, lse_at = 0;
-    auto locate = [&]() {
-        const int packed_row = work.first_row + mine / PAIRS, query = packed_row / work.pack;
-        const int head = work.first_head + packed_row - query * work.pack;
-        o_at = ((int64_t(work.batch) * work.params.seqlen_q + query) * work.params.heads + head) * HEAD_DIM + mine % PAIRS * 2;
-        lse_at = (int64_t(work.batch) * work.params.heads + head) * work.params.seqlen_q + query;
-    };
-    if (mine < pairs) locate();
-    asm volatile("" : "+l"(o_at), "+l"(lse_at));
-    await_cluster();  // all pairs are there, and no block touches another's memory any more
-    while (mine < pairs) {
-        const int slot = mine / (32 * JOINED) * 32 + lane;
-        float4 part[JOINED];
-#pragma unroll
-        for (int b = 0; b < JOINED; ++b) part[b] = inbox[b * SLOTS + slot];
-        float top = -INFINITY, sum = 0.0f;
-        float2 total = make_float2(0.0f, 0.0f);
-#pragma unroll
-        for (int b = 0; b < JOINED; ++b) top = fmaxf(top, part[b].z);
-#pragma unroll
-        for (int b = 0; b < JOINED; ++b) {
-            const float weight = power_of_two((part[b].z - reference_of(top)) * scale);
-            sum += part[b].w * weight;
-            total.x += part[b].x * weight;
-            total.y += part[b].y * weight;
-        }
-        const float inverse = sum > 0.0f ? reciprocal(sum) : 0.0f;
-        *reinterpret_cast<uint32_t*>(work.params.o + o_at) = pack(total.x * inverse, total.y * inverse);
-        if (mine % PAIRS == 0) work.params.lse[lse_at] = natural_log(top * scale, sum);
-        mine += JOINED * THREADS;
-        if (mine < pairs) locate();
-    }
-#elif JOINED == 1  // there is no other block to add up with
+#if JOINED == 1  // there is no other block to add up with
         finish(row, column, block_row[row].x, block_row[row].y, total);
     }
 #else
@@ -1653,6 +1723,7 @@ DEVICE void store_joined(const State& state, const Work& work, uint8_t* shared, 
     }
     sync_cluster();  // no block may end while another reads its memory
 #endif
+#endif  // PUSHES
 }
 
 #endif  // JOINED
@@ -1667,9 +1738,10 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
           const __grid_constant__ TensorMap o_map) {
     extern __shared__ __align__(128) uint8_t shared[];
 #if BULK
-    // Of each stage: K has landed, V has; and all warps are done with K, with V.
-    __shared__ alignas(16) uint64_t barriers[4 * V_STAGES];
+    // Of each stage: K has landed, V has; and all warps are done with K, with V. The last: what other blocks push has landed.
+    __shared__ alignas(16) uint64_t barriers[4 * V_STAGES + 1];
     const uint32_t full = shared_address(barriers), empty = full + 16 * V_STAGES;
+    [[maybe_unused]] const uint32_t inbox_full = full + 32 * V_STAGES;
     if (threadIdx.x == THREADS) {
         prefetch_map(&k_map);
         prefetch_map(&v_map);
@@ -1678,6 +1750,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
             init_barrier(full + 8 * i, 1);
             init_barrier(empty + 8 * i, WARPS);
         }
+        init_barrier(inbox_full, 1);
         publish_barriers();
         asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
     }
@@ -1687,10 +1760,11 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     const uint32_t q_shared = (shared_address(shared) + 1023u) & ~1023u;
 #else
     const uint32_t q_shared = shared_address(shared);
+    [[maybe_unused]] const uint32_t inbox_full = 0;
 #endif
     const uint32_t k_shared = q_shared + Q_BYTES, v_shared = k_shared + V_STAGES * TILE_BYTES;
     const int lane = threadIdx.x % 32, warp_key = threadIdx.x / 32 * WARP_KEYS;
-    const Work work(params);
+    Work work(params);
     const float scale = params.softmax_scale * LOG2_E;
     // What a lane hands to ldmatrix. Q and V: four matrices down, then across; K, whose rows are the product's columns:
     // across, then down.
@@ -1715,12 +1789,18 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
                 await_barrier(empty + 8 * (V_STAGES + at), parity);
                 load_tile(v_shared + at * TILE_BYTES, v_map, full + 8 * (V_STAGES + at), kv_head, work.first_tile + i, work.batch);
             }
+#if PUSHES
+            // The bytes that all blocks push here: of each 32 * JOINED pairs, 32 are this block's. Until now the barrier could
+            // not complete, whatever came.
+            if (!params.causal) work.find_rows();
+            const int pairs = min(BLOCK_M, work.rows - work.first_row) * (HEAD_DIM / 2), round = 32 * JOINED;
+            const int own = pairs / round * 32 + min(max(pairs % round - 32 * int(blockIdx.z), 0), 32);
+            expect_bytes(inbox_full, own * JOINED * 16);
+#endif
         }
         __syncwarp();
 #if PUSHES
         await_cluster();  // as often as the others
-        arrive_cluster();
-        await_cluster();
 #endif
         return;
     }
@@ -1739,6 +1819,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
         }
     };
     if (tiles > 0) copy_own(k_shared, params.k);
+    if (!params.causal) work.find_rows();
     deal_chunks<BLOCK_M>([&](int row, int chunk) {
         const Element* from = params.q + work.global_row(work.first_row + row) * HEAD_DIM + chunk * 8;
         copy_async(q_shared + chunk_offset(row, chunk), from, work.first_row + row < work.rows);
@@ -1778,6 +1859,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
 #endif
 #else
     // The pipeline of tiles: tile t lies in stage t % V_STAGES, counted from the block's first.
+    if (!params.causal) work.find_rows();
     const int row_stride = params.kv_heads * HEAD_DIM, kv_head = work.kv_head;
     const int64_t origin = int64_t(work.batch) * params.seqlen_k * row_stride + kv_head * HEAD_DIM;
     auto stage = [&](int tile) { return (tile - work.first_tile) % V_STAGES * TILE_BYTES; };
@@ -1810,7 +1892,7 @@ attention(const __grid_constant__ AttentionParams params, const __grid_constant_
     await_copies<0>();  // nothing may still land in the memory that the warps' O goes through
 #endif
 #if JOINED
-    store_joined(state, work, shared, scale);
+    store_joined(state, work, shared, scale, k_shared, inbox_full);
 #else
     store_part(state, work, shared, scale);
 #endif
