@@ -73,7 +73,8 @@ def _same_prompts(by_style: Mapping[str, Sequence[Shot]]) -> list[str]:
     ]
     if not counts:
         return []
-    return [f"fewer distinct prompts than shots ({', '.join(counts)}): replies to the very same text are not independent"]
+    fewer = f"fewer distinct prompts than shots ({', '.join(counts)})"
+    return [f"{fewer}: replies to the very same text are not independent"]
 
 
 def _dependent(shots: Sequence[Shot]) -> str:
@@ -101,13 +102,13 @@ def _verdict(pair: StylePair, tests: int) -> str:
     seen = _seen(pair)
     if pair.sign_test is None or pair.sign_test_holm is None or pair.least_p is None:
         return f"{names}: neither was ahead in any pair ({seen})"
-    if pair.least_p > ALPHA:
-        corrected = f" after Holm's correction for {tests} pairs of styles" if tests > 1 else ""
-        least = f"with {pair.apart} pairs not level the sign test's least p is {pair.least_p:.3g}{corrected}"
-        return f"{names}: too few pairs to say anything: {least}, above {ALPHA} ({seen}); {_needed(pair, tests)}"
     p = f"sign test p = {pair.sign_test:.3g}"
     if tests > 1:
-        p += f", {pair.sign_test_holm:.3g} after Holm's correction"
+        p += f", {pair.sign_test_holm:.3g} after Holm's correction for {tests} pairs of styles"
+    if pair.least_p > ALPHA:
+        apart = f"{pair.apart} pair{'' if pair.apart == 1 else 's'} not level"
+        least = f"with {apart} the least p is {pair.least_p:.3g}{' so corrected' if tests > 1 else ''}, above {ALPHA}"
+        return f"{names}: too few pairs to say anything: {least} ({p}; {seen}); {_needed(pair, tests)}"
     if pair.sign_test_holm <= ALPHA:
         better = pair.second if pair.second_ahead > pair.second_behind else pair.first
         return f"{names}: {better} is better ({p}; {seen})"
