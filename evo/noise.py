@@ -1,4 +1,4 @@
-"""How far a geometric mean may be off by measuring alone."""
+"""How far a geometric mean may be off by measuring alone, and which ratios of two of them say more than that."""
 
 import math
 
@@ -12,3 +12,11 @@ def noise(evaluation: Evaluation) -> float:
     """
     halves = [math.log(timing.speedup_high / timing.speedup_low) / 2 for timing in evaluation.timings]
     return math.sqrt(sum(half * half for half in halves)) / len(halves) if halves else 0.0
+
+
+def beyond_noise(ratio: float, *noises: float) -> bool:
+    """Whether a ratio of two geomeans is further from 1 than both may be off.
+
+    Each noise is half a 95 % interval of a logarithm; those of two that were measured apart add up by their squares.
+    """
+    return abs(math.log(ratio)) > math.hypot(*noises)

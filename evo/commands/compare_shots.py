@@ -7,14 +7,10 @@ from rich.console import Console
 from rich.text import Text
 
 from evo.compare.runs import read_run
-from evo.compare.shot_report import (
-    shot_cautions,
-    shot_conclusions,
-    shot_tables,
-    shots_as_csv,
-    shots_as_json,
-)
-from evo.compare.shots import compare_shots, read_shots
+from evo.compare.shot_report import shot_tables, shots_as_csv, shots_as_json
+from evo.compare.shot_summary import compare_shots
+from evo.compare.shot_words import shot_cautions, shot_conclusions
+from evo.compare.shots import read_shots
 from evo.settings import ConfigError
 from population.atomic_file import write_atomically
 from population.run_folder import RunFolder

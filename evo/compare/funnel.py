@@ -5,19 +5,21 @@ from dataclasses import dataclass, fields
 
 from evo.history import Attempt, History, Outcome
 from evo.judging import question_outcome
+from evo.noise import beyond_noise
 
 
 @dataclass(frozen=True, kw_only=True)
 class Funnel:
-    """Counts of questions; each step is a part of the one before it."""
+    """Counts of questions; each step is a part of the one before it, save that `right` is one of `compiled`."""
 
     questions: int = 0
     replies: int = 0  # the answerer brought one
     readable: int = 0
     new: int = 0  # a kernel that was not there before
     compiled: int = 0
+    unwarned: int = 0  # of no build had the compiler an advisory; see foretells_collapse in fitness/compile_log.py
     right: int = 0  # every output of it
-    faster: int = 0  # than its best parent, by more than measuring could produce
+    faster: int = 0  # than its best parent, by more than measuring the two could produce
 
     def __add__(self, other: "Funnel") -> "Funnel":
         return Funnel(**{name: getattr(self, name) + getattr(other, name) for name in STEPS})
@@ -33,6 +35,9 @@ def funnel_of(attempts: Sequence[Attempt], history: History) -> Funnel:
 
 def _funnel_of_one(attempt: Attempt, history: History) -> Funnel:
     outcome = question_outcome(history, attempt)
+    child = history.evaluation(attempt.child_id) if outcome.compiled and attempt.child_id else None
+    parent = max(attempt.parent_ids, key=history.geomean)
+    gain = outcome.gain
     replied = attempt.outcome is not Outcome.UNANSWERED
     return Funnel(
         questions=1,
@@ -40,6 +45,7 @@ def _funnel_of_one(attempt: Attempt, history: History) -> Funnel:
         readable=int(replied and outcome.answered),
         new=int(attempt.outcome is Outcome.CHILD),
         compiled=int(outcome.compiled),
+        unwarned=int(child is not None and not any(build.advisories for build in child.builds)),
         right=int(outcome.right),
-        faster=int(outcome.gain is not None and outcome.gain > 1 + outcome.noise),
+        faster=int(gain is not None and gain > 1 and beyond_noise(gain, outcome.noise, history.noise(parent))),
     )

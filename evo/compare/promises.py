@@ -15,10 +15,12 @@ _SHARE: Final = re.compile(
 def promised_gain(expectation: str) -> float | None:
     """The least gain that is expected where most is, 0.04 for "1 to 2 % at 512, 4 to 10 % beyond"; None without any.
 
-    A share is taken for a gain, unless it is one "of" something, or a loss.
+    "0 to 1 %" promises nothing that could be broken, so it is none. A share is taken for a gain, unless it is one "of"
+    something, or a loss.
     """
     ranges = [(_number(most), _number(least or most)) for least, most in _SHARE.findall(expectation)]
-    return min(max(ranges)) / 100 if ranges and max(ranges)[0] > 0 else None
+    least = min(max(ranges)) if ranges else 0.0
+    return least / 100 if least > 0 else None
 
 
 def best_scenario_gain(child: Evaluation, parent: Evaluation) -> float | None:

@@ -1,4 +1,4 @@
-"""Single shots for a person and for other programs: tables, words, CSV and JSON."""
+"""Single shots for a person and for other programs: tables, CSV and JSON."""
 
 import csv
 import io
@@ -10,37 +10,22 @@ from rich.text import Text
 
 from evo.compare.files import SCHEMA
 from evo.compare.funnel import STEPS
-from evo.compare.grouping import differing_keys
-from evo.compare.runs import Run, flatten
-from evo.compare.shots import Shot, ShotComparison, StylePair
-from evo.compare.summary import ALPHA
-from evo.compare.tables import gain_cell, new_table, p_cell
+from evo.compare.runs import flatten
+from evo.compare.shot_summary import ShotComparison
+from evo.compare.shot_words import OFFLINE
+from evo.compare.shots import Shot
+from evo.compare.style_pairs import StylePair
+from evo.compare.tables import gain_cell, new_table, p_cell, ratio_cell
 from population.atomic_file import strict_json
-
-OFFLINE = "offline: phrasing has no effect by construction"
 
 
 def shot_tables(comparison: ShotComparison, *, offline: bool) -> Iterator[Table]:
     """In the order in which they are read."""
-    for table in (_styles(comparison), _pairs(comparison), _replies(comparison), _layers(comparison)):
+    by_style = (_styles(comparison), _gains(comparison))
+    by_pair = (_ahead(comparison.pairs), _ratios(comparison.pairs))
+    for table in (*by_style, *by_pair, _replies(comparison), _layers(comparison)):
         table.caption = Text(OFFLINE) if offline else None
         yield table
-
-
-def shot_conclusions(comparison: ShotComparison) -> list[str]:
-    """A sentence for each two styles."""
-    tests = sum(1 for pair in comparison.pairs if pair.apart)
-    return [_verdict(pair, tests) + _needed(pair) for pair in comparison.pairs]
-
-
-def shot_cautions(runs: Sequence[Run], shots: Sequence[Shot]) -> list[str]:
-    """What a reader must know beside the figures."""
-    offline = [run.name for run in runs if run.offline]
-    found = [f"{', '.join(offline)}: {OFFLINE}"] if offline else []
-    if differing := [key for key in differing_keys(runs, fixed=True) if key not in ("rng_seed", "seeds")]:
-        found.append(f"the runs differ in {', '.join(differing)}: pairs are made within a run, and pooled over all")
-    found.append(_sitting(shots))
-    return [*found, "shots about one parent are not independent: intervals and p hold for parents like these"]
 
 
 def shots_as_csv(shots: Sequence[Shot]) -> str:
@@ -59,54 +44,50 @@ def shots_as_json(comparison: ShotComparison, conclusions: Sequence[str], cautio
     return strict_json(record, sort_keys=False, indent=2) + "\n"
 
 
-def _sitting(shots: Sequence[Shot]) -> str:
-    parents = {(shot.run, shot.parent): shot.parent_again for shot in shots}
-    again, count = sum(parents.values()), len(parents)
-    earlier = '"faster" is against figures from before the questions, perhaps of another sitting'
-    if again == count:
-        return f'parents measured again beside their children: all {count}; "faster" is within one sitting'
-    if again:
-        return f"parents measured again beside their children: {again} of {count}; for the others {earlier}"
-    return f"no parent was measured again beside its children: {earlier}"
-
-
 def _styles(comparison: ShotComparison) -> Table:
-    columns = (*STEPS, "gain over the parent, 95 %")
-    table = new_table("from a question to a faster kernel, by style", ("style",), columns)
+    table = new_table("from a question to a faster kernel, by style", ("style",), STEPS)
     for each in comparison.styles:
-        table.add_row(each.style, *(str(getattr(each.funnel, step)) for step in STEPS), gain_cell(each.gain))
+        table.add_row(each.style, *(str(getattr(each.funnel, step)) for step in STEPS))
     return table
 
 
-def _pairs(comparison: ShotComparison) -> Table:
-    columns = ("pairs", "both right", "second / first, 95 %", "ahead", "behind", "sign test p", "p (Holm)")
-    table = new_table("the same question about the same parent: the second style beside the first", ("pair",), columns)
-    for pair in comparison.pairs:
+def _gains(comparison: ShotComparison) -> Table:
+    table = new_table("gain over the parent, where right", ("style",), ("mean, 95 %", "median"))
+    for each in comparison.styles:
+        table.add_row(each.style, gain_cell(each.gain), ratio_cell(each.median_gain))
+    return table
+
+
+def _ahead(pairs: Sequence[StylePair]) -> Table:
+    columns = ("pairs", "ahead", "behind", "level", "sign test p", "p (Holm)")
+    title = "the same question about the same parent: how often the second style was ahead"
+    table = new_table(title, ("pair",), columns)
+    for pair in pairs:
+        counts = (pair.pairs, pair.second_ahead, pair.second_behind, pair.level)
+        table.add_row(_name(pair), *map(str, counts), p_cell(pair.sign_test), p_cell(pair.sign_test_holm))
+    return table
+
+
+def _ratios(pairs: Sequence[StylePair]) -> Table:
+    columns = ("mean, 95 %", "mean of parents' means", "median", "signed rank p")
+    table = new_table("the second style's speed over the first's, where both are right", ("pair",), columns)
+    for pair in pairs:
         table.add_row(
-            f"{pair.first} / {pair.second}",
-            str(pair.pairs),
-            str(pair.both_right),
+            _name(pair),
             gain_cell(pair.ratio),
-            str(pair.second_ahead),
-            str(pair.second_behind),
-            p_cell(pair.sign_test),
-            p_cell(pair.sign_test_holm),
+            gain_cell(pair.ratio_by_parent),
+            ratio_cell(pair.median_ratio),
+            p_cell(None if pair.signed_rank is None else pair.signed_rank.p),
         )
     return table
 
 
-def _needed(pair: StylePair) -> str:
-    if pair.pairs_needed is None or pair.ratio is None:
-        return ""
-    seen = f"{pair.second} {pair.ratio.mean:.3f} times as fast as {pair.first}"
-    return f"; for 80 % power at what was seen ({seen}) it takes about {pair.pairs_needed} pairs"
-
-
 def _replies(comparison: ShotComparison) -> Table:
-    columns = ("median characters", "promise a gain", "kept by some scenario")
+    columns = ("median characters", "right, gain promised", "some scenario gained as much", "mean gained beyond noise")
     table = new_table("what the replies are like", ("style",), columns)
     for each in comparison.styles:
-        table.add_row(each.style, str(each.reply_characters), str(each.promised), str(each.kept))
+        counts = (each.reply_characters, each.promised, each.some_scenario, each.promised_faster)
+        table.add_row(each.style, *map(str, counts))
     return table
 
 
@@ -117,17 +98,5 @@ def _layers(comparison: ShotComparison) -> Table:
     return table
 
 
-def _verdict(pair: StylePair, tests: int) -> str:
-    names = f"{pair.first} against {pair.second}"
-    if pair.sign_test_holm is None or pair.least_p is None:
-        return f"{names}: neither was ahead in any of {pair.pairs} pairs"
-    counts = f"{pair.first} ahead in {pair.second_behind}, {pair.second} in {pair.second_ahead} of {pair.pairs} pairs"
-    if pair.least_p > ALPHA:
-        corrected = f" after Holm's correction for {tests} pairs of styles" if tests > 1 else ""
-        least = f"with {pair.apart} apart the least p is {pair.least_p:.3g}{corrected}, above {ALPHA}"
-        return f"{names}: too few pairs to say anything: {least} ({counts})"
-    p = f"p = {pair.sign_test_holm:.3g}" + (" after Holm's correction" if tests > 1 else "")
-    if pair.sign_test_holm <= ALPHA:
-        better = pair.second if pair.second_ahead > pair.second_behind else pair.first
-        return f"{names}: {better} is better ({p}; {counts})"
-    return f"{names}: no difference shown ({p}; {counts}), which does not show that there is none"
+def _name(pair: StylePair) -> str:
+    return f"{pair.first} / {pair.second}"

@@ -4,7 +4,6 @@ Small samples get exact permutation tests, ties included; two-sided p-values thr
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -19,7 +18,6 @@ EXACT_SPLITS = 20_000  # up to so many ways to share out the values, all of them
 _EXACT_SIGNED = 14  # differences, for the same reason
 _EFFECTS = ((0.21, "large"), (0.14, "medium"), (0.06, "small"))
 _RESAMPLES = 9_999
-_MOST_PAIRS = 1 << 24  # more than anybody asks for
 _TOLERANCE = 1e-9  # sums of ranks that differ by rounding are equal
 
 
@@ -125,31 +123,6 @@ def runs_needed(a12: float, alpha: float, power: float = 0.8) -> int | None:
     return max(math.ceil(quantiles**2 / (6 * (a12 - 0.5) ** 2)), least_runs(alpha))
 
 
-def pairs_needed(ratios: Sequence[float], alpha: float, power: float = 0.8) -> int | None:
-    """Pairs for the t test of their ratios' logarithms to find an effect like theirs so often; None where none is seen.
-
-    By the noncentral t distribution: Cohen, Statistical Power Analysis for the Behavioral Sciences (1988), ch. 2.
-    """
-    logs = np.log(np.asarray(ratios, dtype=float))
-    if len(logs) < 2 or logs.mean() == 0 or logs.std(ddof=1) == 0:
-        return None
-    effect = abs(float(logs.mean() / logs.std(ddof=1)))
-    enough = 2
-    while _power(enough, effect, alpha) < power:
-        enough *= 2
-        if enough > _MOST_PAIRS:
-            return None
-    return bisect_left(range(enough), True, lo=enough // 2, key=lambda count: _power(count, effect, alpha) >= power)
-
-
-def _power(pairs: int, effect: float, alpha: float) -> float:
-    """How often the t test of so many pairs finds an effect of this size, in standard deviations."""
-    if pairs < 2:
-        return 0.0
-    bound = stats.t.ppf(1 - alpha / 2, pairs - 1)
-    return float(stats.nct.sf(bound, pairs - 1, effect * math.sqrt(pairs)))
-
-
 def least_p(first: int, second: int) -> float:
     """The least p that an exact Mann-Whitney test of samples of these sizes can give, where no values are equal."""
     return min(1.0, 2 / math.comb(first + second, first))
@@ -192,6 +165,18 @@ def sign_test(differences: Sequence[float]) -> float | None:
 def least_sign_p(apart: int) -> float:
     """The least p that a sign test of so many differences other than zero can give."""
     return min(1.0, 2.0 ** (1 - apart))
+
+
+def signs_needed(share: float, alpha: float, power: float = 0.8) -> int | None:
+    """Differences other than zero for the sign test to find such a share above zero so often; None for a half.
+
+    Noether, J. Am. Stat. Assoc. 82 (1987), a normal approximation, and never fewer than can reach `alpha` at all.
+    """
+    if share == 0.5:
+        return None
+    quantiles = float(stats.norm.ppf(1 - alpha / 2) + stats.norm.ppf(power))
+    least = math.ceil(1 - math.log2(alpha))
+    return max(math.ceil(quantiles**2 / (4 * (share - 0.5) ** 2)), least)
 
 
 def log_rank(times: Sequence[float], reached: Sequence[bool], first: int) -> Significance | None:

@@ -150,6 +150,11 @@ def p_cell(value: float | None) -> str:
     return _number(value, ".3g")
 
 
+def ratio_cell(value: float | None) -> str:
+    """A ratio of two speeds."""
+    return _number(value, ".3f")
+
+
 def _share(part: int, whole: int) -> str:
     return f"{part / whole:.0%}" if whole else _NONE
 

@@ -43,6 +43,12 @@ def passed(source: str, speedups: Mapping[str, float], *, suite: str = "tiny") -
     )
 
 
+def within(source: str, speed: float, factor: float) -> Evaluation:
+    """A PASSED evaluation of one scenario whose interval reaches this factor either way."""
+    timed = timing("only", speed, low=speed / factor, high=speed * factor)
+    return replace(passed(source, {"only": speed}), timings=(timed,))
+
+
 def failed(source: str, status: Status, reason: str, *, suite: str = "tiny") -> Evaluation:
     """An evaluation that ended before any timing."""
     return replace(_blank(source, suite), status=status, reason=reason)

@@ -1,4 +1,4 @@
-"""A single shot in little: its configuration, a run of it, and what it asked."""
+"""A single shot in little: its configuration, a run of it, what it asked, and shots made by hand."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,6 +7,8 @@ from pathlib import Path
 from small_search import run_part, small_config
 
 from evo.attempt_events import recorded_attempts
+from evo.compare.funnel import Funnel
+from evo.compare.shots import Shot
 from evo.config import Config, SingleShotConfig, StyleKind
 from population.archive_reader import read_archive
 from population.run_folder import RunFolder, create_run_folder
@@ -36,3 +38,16 @@ def pairs(folder: RunFolder) -> list[tuple[str, str, str]]:
 def prompts(folder: RunFolder) -> Sequence[str]:
     with read_archive(folder) as archive:
         return [each.text for each in sorted(archive.prompts(), key=lambda each: each.number)]
+
+
+def made(
+    style: str, question: str, gain: float | None, *, replied: bool = True, run: str = "one", parent: str = "seed",
+    noise: float = 0.0,
+) -> Shot:  # fmt: skip
+    """A shot of this gain, without a right kernel where that is None; its reply says nothing."""
+    right = int(gain is not None)
+    funnel = Funnel(questions=1, replies=int(replied), readable=int(replied), unwarned=right, right=right)
+    return Shot(
+        run=run, parent=parent, question=question, layer="memory", style=style, outcome="child", status="",
+        gain=gain, noise=noise, prompt_sha256="", reply_characters=0, promised=None, best_scenario=None, funnel=funnel,
+    )  # fmt: skip

@@ -64,7 +64,7 @@ def test_what_one_run_came_to(here: Path) -> None:
     assert one.area == pytest.approx((0.5 + 0.5 + 0.8) / 3)
     assert one.evaluations_to_target == Arrival(value=3, reached=True)
     assert one.usd_to_target == Arrival(value=5.0, reached=True)
-    assert one.funnel == Funnel(questions=5, replies=5, readable=3, new=3, compiled=3, right=2, faster=2)
+    assert one.funnel == Funnel(questions=5, replies=5, readable=3, new=3, compiled=3, unwarned=3, right=2, faster=2)
     assert one.unfinished == 1
     assert {layer: (gain.count, gain.mean) for layer, gain in one.gains.items()} == {
         "launch": (1, pytest.approx(1.6)), "memory": (1, pytest.approx(2.0)),

@@ -4,89 +4,27 @@ import csv
 import io
 import json
 import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from by_files import evo
-from small_records import passed
+from small_records import attempt, individual, passed, within
 from small_runs import write_run
 from small_search import run_part, small_config
 from small_shots import BANK, shot, shot_config
 
-from evo.compare.funnel import Funnel
+from evo.attempt_events import ATTEMPT_EVENT
 from evo.compare.promises import best_scenario_gain, promised_gain
-from evo.compare.shots import Shot, compare_shots, read_shots
+from evo.compare.shots import read_shots
 from evo.compare.statistics import least_sign_p
+from evo.history import Outcome
+from population.archive import create_archive
+from population.atomic_file import strict_json
+from population.records import EvaluationRecord, EventRecord, PromptRecord
 from population.run_folder import create_run_folder, open_run_folder
-
-
-def made(style: str, question: str, gain: float | None, *, replied: bool = True, run: str = "one") -> Shot:
-    funnel = Funnel(questions=1, replies=int(replied), readable=int(replied), right=int(gain is not None))
-    return Shot(
-        run=run, parent="seed", question=question, layer="memory", style=style, outcome="child", status="",
-        gain=gain, reply_characters=0, promised=None, best_scenario=None, funnel=funnel,
-    )  # fmt: skip
-
-
-def test_pairs_are_counted_as_they_fell() -> None:
-    shots = [
-        made("question", "a", 1.2), made("imperative", "a", 1.1),
-        made("question", "b", 0.9), made("imperative", "b", None),  # no right kernel is behind any
-        made("question", "c", 1.0), made("imperative", "c", 1.0),
-        made("question", "d", None), made("imperative", "d", None),
-        made("question", "e", 1.5), made("imperative", "e", None, replied=False),  # no reply is no style's fault
-        made("question", "a", 0.5, run="two"), made("imperative", "a", 0.6, run="two"),
-    ]  # fmt: skip
-    comparison = compare_shots(shots)
-    (pair,) = comparison.pairs
-    assert (pair.first, pair.second) == ("question", "imperative")
-    assert (pair.pairs, pair.both_right, pair.second_ahead, pair.second_behind) == (5, 3, 1, 2)
-    assert pair.ratio is not None
-    assert pair.ratio.mean == pytest.approx(((1.1 / 1.2) * 1.0 * (0.6 / 0.5)) ** (1 / 3))
-    assert pair.ratio.count == 3
-    assert pair.sign_test == pair.sign_test_holm == 1.0
-    assert pair.least_p == 0.25
-    question, imperative = comparison.styles
-    assert (question.funnel.questions, question.funnel.replies, question.funnel.right) == (6, 6, 5)
-    assert (imperative.funnel.questions, imperative.funnel.replies, imperative.funnel.right) == (6, 5, 3)
-    assert imperative.gain is not None
-    assert imperative.gain.mean == pytest.approx((1.1 * 1.0 * 0.6) ** (1 / 3))
-
-
-def test_all_pairs_of_styles_are_corrected_together() -> None:
-    shots = [
-        made(style, f"q{number}", gain)
-        for number in range(8)
-        for style, gain in (("question", 1.2), ("open", 1.1), ("bare", 1.1))
-    ]
-    by_pair = {(pair.first, pair.second): pair for pair in compare_shots(shots).pairs}
-    ahead = by_pair["question", "open"]
-    assert ahead.sign_test == pytest.approx(2 / 256)
-    assert ahead.sign_test_holm == pytest.approx(2 * 2 / 256)  # of the two in which a style was ever ahead
-    assert by_pair["open", "bare"].sign_test is None
-    assert by_pair["open", "bare"].ratio is not None
-
-
-def test_styles_tell_how_long_replies_are_and_how_many_promises_were_kept() -> None:
-    def told(characters: int, promised: float | None, best: float | None) -> Shot:
-        shot = made("question", str(characters), None if best is None else 1.0)
-        return replace(shot, reply_characters=characters, promised=promised, best_scenario=best)
-
-    shots = [
-        told(900, 0.04, 0.05), told(300, 0.04, 0.03), told(100, None, 0.2), told(200, 0.01, None), told(0, None, None),
-    ]  # fmt: skip
-    (style,) = compare_shots(shots).styles
-    assert (style.reply_characters, style.promised, style.kept) == (250, 2, 1)
-
-
-def test_layers_are_told_apart() -> None:
-    other = replace(made("question", "c", 0.9), layer="launch")
-    layers = compare_shots([made("question", "a", 1.2), made("question", "b", 1.1), other]).layers
-    assert [(each.layer, each.shots) for each in layers] == [("launch", 1), ("memory", 2)]
-    assert layers[1].gain is not None
-    assert layers[1].gain.mean == pytest.approx((1.2 * 1.1) ** 0.5)
 
 
 @pytest.mark.parametrize(
@@ -98,6 +36,7 @@ def test_layers_are_told_apart() -> None:
         ("5 % to 10 % for b1, others as before", 0.05),
         ("95 % of the roof, 3 to 4 % faster; b1 5 % slower", 0.03),
         ("no change (0 %)", None),
+        ("0 to 1 % faster everywhere", None),
         ("faster everywhere", None),
         ("", None),
     ],
@@ -134,15 +73,41 @@ def test_a_kernel_that_two_styles_came_to_is_each_ones(runs: Path) -> None:
     assert len(with_kernel) < 12  # some came to the same
 
 
+def test_a_shot_has_the_noise_of_what_was_measured_and_the_prompt_that_was_put_first(tmp_path: Path) -> None:
+    folder = create_run_folder(tmp_path, "by-hand")
+    parent = replace(individual("parent", 0), birth=-1)
+    child = individual("child", 1, parent)
+    with create_archive(folder) as archive:
+        for one, evaluation in ((parent, within("parent", 1.0, 1.02)), (child, within("child", 1.2, 1.05))):
+            archive.record_individual(one)
+            archive.record_evaluation(EvaluationRecord(
+                individual_id=one.id, key=evaluation.key, status="PASSED", geomean=evaluation.geomean,
+                record=strict_json(evaluation.to_json()),
+            ))  # fmt: skip
+        asked = [
+            attempt(0, (parent,), child), attempt(1, (parent,), None, outcome=Outcome.NO_CHANGE),
+            attempt(2, (parent,), None),
+        ]  # fmt: skip
+        for each in asked:
+            archive.record_event(EventRecord(kind=ATTEMPT_EVENT, record=strict_json(each.to_json())))
+        for number, again, text in ((0, 0, "a"), (1, 0, "a"), (2, 0, "b"), (2, 1, "b, and once more")):
+            archive.record_prompt(PromptRecord(number=number, attempt=again, text=text))
+    shots = read_shots("by-hand", folder)
+    assert [each.noise for each in shots] == [pytest.approx(math.log(1.05)), pytest.approx(math.log(1.02)), 0.0]
+    assert [each.gain for each in shots] == [pytest.approx(1.2), 1.0, None]
+    assert [each.prompt_sha256[:8] for each in shots] == ["ca978112", "ca978112", "3e23e816"]
+
+
 def test_the_command_shows_the_pairs_and_says_that_it_was_offline(runs: Path, tmp_path: Path) -> None:
     files = ("--csv", str(tmp_path / "shots.csv"), "--json", str(tmp_path / "shots.json"))
     said = evo("compare", str(runs / "one"), str(runs / "two"), *files)
     assert said.code == 0
-    assert said.out.count("offline: phrasing has no effect by construction") == 5  # under each table, and once in words
+    assert said.out.count("offline: phrasing has no effect by construction") == 7  # under each table, and once in words
     assert "what the replies are like" in said.out
     assert "by the layer that was asked about" in said.out
     assert "question / imperative" in said.out
     assert "caution: shots about one parent are not independent" in said.out
+    assert re.search(r"caution: fewer distinct prompts than shots \(.*bare 1 for 6\)", said.out)  # both have one parent
     rows = list(csv.DictReader(io.StringIO((tmp_path / "shots.csv").read_text())))
     assert len(rows) == 24
     assert {row["run"] for row in rows} == {"one", "two"}

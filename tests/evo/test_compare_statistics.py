@@ -13,15 +13,16 @@ from evo.compare.statistics import (
     kaplan_meier_median,
     least_p,
     least_runs,
+    least_sign_p,
     log_rank,
     mann_whitney,
     mean_gain,
     median_coverage,
     median_interval,
-    pairs_needed,
     runs_needed,
     sign_test,
     signed_rank,
+    signs_needed,
     vargha_delaney,
 )
 
@@ -204,12 +205,20 @@ def test_mean_gain_by_hand() -> None:
         mean_gain([])
 
 
-def test_pairs_for_four_fifths_of_power() -> None:
-    """An effect of half a standard deviation takes 34 pairs, one of 0.8 takes 15 (Cohen 1988)."""
-    ends = np.array([1.0, -1.0] * 50)
-    for effect, pairs in ((0.5, 34), (0.8, 15)):
-        logs = effect + ends / ends.std(ddof=1)
-        assert pairs_needed([float(ratio) for ratio in np.exp(logs)], 0.05) == pairs
-    assert pairs_needed([1.1], 0.05) is None
-    assert pairs_needed([1.1, 1.1], 0.05) is None
-    assert pairs_needed([1.1, 1 / 1.1], 0.05) is None
+def test_signs_needed_is_noethers_number() -> None:
+    """(1.960 + 0.842)² / (4 · 0.25²) = 31.4; at 0.05 / 6 (2.638 + 0.842)² / (4 · 0.1²) = 302.7."""
+    assert signs_needed(0.75, 0.05) == signs_needed(0.25, 0.05) == 32
+    assert signs_needed(0.6, 0.05 / 6) == 303
+    assert signs_needed(0.5, 0.05) is None
+    assert signs_needed(1.0, 0.05) == 8
+    assert least_sign_p(signs_needed(1.0, 1e-12) or 0) <= 1e-12
+
+
+@pytest.mark.parametrize(("share", "alpha"), [(0.55, 0.05), (0.6, 0.05 / 6), (0.75, 0.05), (0.8, 0.05 / 15)])
+def test_so_many_signs_have_the_power(share: float, alpha: float) -> None:
+    """Of the exact test, whose power goes up and down with the count by some hundredths."""
+    count = signs_needed(share, alpha)
+    assert count is not None
+    ahead = range(count + 1)
+    found = sum(stats.binom.pmf(k, count, share) for k in ahead if stats.binomtest(k, count).pvalue <= alpha)
+    assert 0.73 <= found <= 0.87
