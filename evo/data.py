@@ -27,6 +27,17 @@ def seed_folder() -> Path:
     return data_folder() / "kernels" / "seed"
 
 
+def champion_folder() -> Path:
+    """The shipped kernels that were bred."""
+    return data_folder() / "kernels" / "champion"
+
+
+def kernel_path(name: str) -> Path:
+    """Where a kernel lies that is named by the name of a shipped one, or by its path."""
+    shipped = (folder / f"{name}.cu" for folder in (seed_folder(), champion_folder()))
+    return next((path for path in shipped if path.is_file()), Path(name))
+
+
 def cache_folder(configured: str | None, environment: Mapping[str, str]) -> Path:
     """Where builds are kept: as configured, else where the XDG base directory specification puts a user's caches."""
     if configured:

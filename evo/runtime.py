@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from evo.data import cache_folder, include_folder
+from evo.data import cache_folder, include_folder, kernel_path
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.manifest import Manifest, read_manifest
@@ -23,14 +23,14 @@ from fitness.scenario import Suite
 
 
 def load_kernel(path: str | Path, *, cache: str | Path | None = None) -> AttentionOperator:
-    """The kernel of a `.cu` file as an operator; the same text gives the same operator.
+    """The kernel of a `.cu` file, or the shipped one of that name, as an operator; the same text gives the same one.
 
     Needs no GPU until it is called. `cache` is the folder in which builds are kept from process to process; None: that
     of the searches. Raises OSError where the file cannot be read, CandidateFault for a source that is no candidate,
     EnvironmentFault for a `cache` that is a file.
     """
     try:
-        source = Path(path).read_text(encoding="utf-8")
+        source = kernel_path(str(path)).read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         reason = f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
         raise CandidateFault(Status.INVALID, reason) from error

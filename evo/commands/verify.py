@@ -13,10 +13,10 @@ from evo.auditors import build_auditor
 from evo.audits import verdict
 from evo.choices import settle
 from evo.console import evaluation_table, head_grid, open_console
+from evo.data import kernel_path
 from evo.gpu_claim import on_held_gpus
 from evo.pools import on_one_device
 from evo.scenario_summary import scenario_summary
-from evo.seeds import kernel_path
 from evo.settings import ConfigError, compose_config
 from evo.workbench import open_evaluator
 from fitness.audit_record import Audit, AuditCheck

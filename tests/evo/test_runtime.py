@@ -16,6 +16,7 @@ def test_the_same_text_gives_the_same_operator(tmp_path):
     copy.write_text(MMA.read_text())
     first = load_kernel(MMA, cache=tmp_path)
     assert load_kernel(str(copy), cache=tmp_path) is first
+    assert load_kernel("mma", cache=tmp_path) is first
     other = load_kernel(MMA, cache=tmp_path / "another")
     assert other is not first
     copy.write_text(MMA.read_text() + "\n")

@@ -14,8 +14,9 @@ from evo.answerers.answerer import AnswererError, Request
 from evo.answerers.offline import OfflineAnswerer
 from evo.answerers.replay import ReplayAnswerer
 from evo.config import AnswererConfig, AnswererKind, Config, QuestionsConfig, SelectionKind, StopConfig
+from evo.data import champion_folder
 from evo.loop import evolve
-from evo.seeds import read_seeds
+from evo.seeds import is_shipped, read_seeds
 from evo.settings import ConfigError
 from evo.stop import StopSearch
 from evo.toolbox import build_answerer, build_bank, build_sampler, named_rng, read_template
@@ -156,13 +157,17 @@ def test_seeds_by_name_and_by_path(tmp_path: Path) -> None:
     tiled, mine = read_seeds(["tiled", str(own)])
     assert "attention_forward" in tiled
     assert mine == SOURCE
+    [champion] = read_seeds(["hopper_attention"])
+    assert is_shipped("hopper_attention")
+    assert champion == (champion_folder() / "hopper_attention.cu").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", ["tield", "folder", "binary.cu"])
 def test_a_seed_that_cannot_be_read(tmp_path: Path, name: str) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "binary.cu").write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(ConfigError, match=r"cannot be read .*expected \.cu files or names among .*naive.*tiled"):
+    names = r"cannot be read .*expected \.cu files or names among .*naive.*tiled, hopper_attention"
+    with pytest.raises(ConfigError, match=names):
         read_seeds([name if name == "tield" else str(tmp_path / name)])
 
 
