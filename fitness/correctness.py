@@ -35,8 +35,8 @@ def check_suite(
     """The verdicts one by one, up to and with the first that fails: edges first, then the scenarios, cheapest first.
 
     All of them are checked on the first distribution before any on the others: most faults show on any inputs, and what
-    is wrong in one scenario alone is found in a fraction of the time. The cheapest scenario of each build is called twice
-    on the same inputs, and so is one whose workspaces would not hold all kinds of leftovers otherwise. Raises
+    is wrong in one scenario alone is found in a fraction of the time. The cheapest scenario of each build is called
+    twice on the same inputs, and so is one whose workspaces would not hold all kinds of leftovers otherwise. Raises
     CandidateFault where the candidate cannot be run, writes to its inputs or outside its outputs.
     """
     edges, scenarios = (sorted(plans, key=lambda each: each.scenario.flops) for plans in (plan.edges, plan.scenarios))

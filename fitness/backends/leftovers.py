@@ -1,4 +1,4 @@
-"""What a workspace that is not `zeroed` holds before a call: NaN patterns or small numbers, and nobody can foretell which.
+"""What a workspace that is not `zeroed` holds before a call: NaN patterns or small numbers, as a coin decides.
 
 NaN shows whoever computes with what was never written, which small numbers would hide: as floats they are next to 0.
 Small numbers show whoever takes NaN for a mark that nothing was begun yet: a counter that begins above its limit.

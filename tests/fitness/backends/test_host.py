@@ -174,7 +174,8 @@ def test_a_zeroed_workspace_is_cleared_before_every_call_and_another_is_nan_at_o
         const bool nan = (scratch[2] & 0x7f817f81) == 0x7f817f81, small = scratch[2] >= 0 && scratch[2] < 32;
         atomicAdd(counted + 1, 1);
         __syncthreads();
-        params.lse[threadIdx.x] = counted[1] + (params.workspace[2] == nullptr) + (nan ? 100.0f : small ? 200.0f : 0.0f);
+        const float held = nan ? 100.0f : small ? 200.0f : 0.0f;
+        params.lse[threadIdx.x] = counted[1] + (params.workspace[2] == nullptr) + held;
         """,
         '[[workspace]]\nbytes = "8"\nzeroed = true\n',
         '[[workspace]]\nbytes = "12"\n',
