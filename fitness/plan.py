@@ -58,6 +58,11 @@ class ScenarioPlan:
     workspaces: tuple[WorkspacePlan | None, ...]
     launches: tuple[LaunchPlan, ...]
 
+    @property
+    def has_leftovers(self) -> bool:
+        """Whether some workspace holds, when a call begins, what the candidate did not ask for."""
+        return any(each is not None and not each.zeroed for each in self.workspaces)
+
 
 @dataclass(frozen=True, kw_only=True)
 class SuitePlan:

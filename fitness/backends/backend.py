@@ -61,7 +61,10 @@ class Bound(Protocol):
         """The candidate's launches, with the clearing of `zeroed` workspaces inside."""
 
     def poison(self) -> None:
-        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns."""
+        """Fill o and lse with NaN patterns, and every workspace that is not `zeroed` with those or with small numbers.
+
+        Of the first two calls one finds small numbers there and the other NaN patterns.
+        """
 
     def violations(self) -> str:
         """What was written outside the outputs and workspaces, in words; "" where nothing was."""

@@ -16,6 +16,7 @@ from fitness.backends.cuda_graphs import GraphMaker
 from fitness.backends.cuda_guards import GuardZones, ZoneRenewer
 from fitness.backends.cuda_memory import GuardedBuffer
 from fitness.backends.cuda_scrubber import Scrubber, release_kept_lines
+from fitness.backends.leftovers import Leftovers
 from fitness.backends.nan_words import nan_generator
 from fitness.backends.tensor_maps import encode_tensor_map
 from fitness.evaluation import Status
@@ -97,7 +98,7 @@ class CudaBound:
         self, plan: ScenarioPlan, module: cupy.RawModule, device: torch.device, graphs: GraphMaker, scrubber: Scrubber,
         renewer: ZoneRenewer, nans: torch.Generator,
     ) -> None:  # fmt: skip
-        self._scrubber, self._nans = scrubber, nans
+        self._scrubber, self._nans, self._leftovers = scrubber, nans, Leftovers(nans)
         self._buffers, self._tensors = _lay_out(plan, device)
         with _candidates_fault("allocating its workspaces"):
             self._workspaces = [None if each is None else GuardedBuffer(each.size, device) for each in plan.workspaces]
@@ -131,14 +132,16 @@ class CudaBound:
         return self._replay
 
     def poison(self) -> None:
-        """Fill o, lse and every workspace that is not `zeroed` with NaN patterns.
+        """Fill o and lse with NaN patterns, and every workspace that is not `zeroed` with its leftovers.
 
-        So are all guard zones, and the device's shared memory: nothing is left of the call before.
+        All guard zones are filled too, and the device's shared memory: nothing is left of the call before.
         """
         self._zones.renew()
-        for buffer in (self._buffers["o"], self._buffers["lse"], *filter(None, self._workspaces)):
-            if buffer not in self._zeroed:
-                buffer.poison(self._nans)
+        self._buffers["o"].poison(self._nans)
+        self._buffers["lse"].poison(self._nans)
+        self._leftovers.put_into(
+            buffer.bytes for buffer in filter(None, self._workspaces) if buffer not in self._zeroed
+        )
         self._scrubber.scrub()  # last: kernels that fill or compare may use shared memory themselves
 
     def violations(self) -> str:

@@ -16,6 +16,7 @@ import torch
 from fitness.backends.backend import Replay, Tensors
 from fitness.backends.host_library import HostLibrary, Launch
 from fitness.backends.host_memory import GuardedBuffer
+from fitness.backends.leftovers import Leftovers
 from fitness.backends.nan_words import nan_generator
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
@@ -92,6 +93,7 @@ class HostBound:
         self._replay = HostReplay(launches, zeroed)
         self._forget = library.forget
         self._nans = nan_generator(self._tensors.o.device)
+        self._leftovers = Leftovers(self._nans)
 
     @property
     def tensors(self) -> Tensors:
@@ -104,15 +106,17 @@ class HostBound:
         return self._replay
 
     def poison(self) -> None:
-        """Fill o, lse, every workspace that is not `zeroed` and the threads' stacks, and all guard zones, with NaN."""
+        """Fill o, lse, the threads' stacks and all guard zones with NaN, and workspaces with their leftovers.
+
+        Those that are `zeroed` are cleared by the call itself.
+        """
         self._forget()
         for buffer in (*self._buffers.values(), *(space.buffer for space in self._workspaces if space is not None)):
             buffer.poison_margins()
         self._buffers["o"].poison(self._nans)
         self._buffers["lse"].poison(self._nans)
-        for workspace in self._workspaces:
-            if workspace is not None and not workspace.zeroed:
-                workspace.buffer.poison(self._nans)
+        spaces = [space.buffer for space in self._workspaces if space is not None and not space.zeroed]
+        self._leftovers.put_into(buffer.tensor(torch.uint8, (buffer.size,)) for buffer in spaces)
 
     def violations(self) -> str:
         """What was written beside tensors and workspaces (further off is a page without access)."""

@@ -12,6 +12,7 @@ from fitness.evaluation import Status, always_deterministic
 from fitness.faults import CandidateFault
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
+from fitness.plan import WorkspacePlan
 from fitness.watch import Party, Watch
 from tests.fitness.fake_device import KERNELS, FakeBackend, binaries, right, scenario, suite_plan
 
@@ -123,6 +124,26 @@ def test_one_scenario_of_each_build_is_called_twice_and_says_whether_the_bits_ag
     assert [check.deterministic for check in checks] == [None, True, None, None, None, None]
     assert always_deterministic(checks) is True
     assert always_deterministic(checks[:1]) is None
+
+
+@pytest.mark.parametrize(
+    ("workspaces", "distributions", "twice"),
+    [
+        ((WorkspacePlan(size=8, zeroed=False),), 1, {EDGE, SHORT, LONG}),
+        ((None, WorkspacePlan(size=8, zeroed=False)), 2, {EDGE, SHORT, LONG}),
+        ((WorkspacePlan(size=8, zeroed=False),), 3, {SHORT}),  # the last two are calls in a row anyway
+        ((WorkspacePlan(size=8, zeroed=True),), 1, {SHORT}),
+        ((None,), 2, {SHORT}),
+    ],
+)
+def test_two_calls_in_a_row_of_every_scenario_find_what_was_left_in_workspaces(workspaces, distributions, twice):
+    plan = replace(
+        PLAN,
+        scenarios=tuple(replace(each, workspaces=workspaces) for each in PLAN.scenarios),
+        edges=tuple(replace(each, workspaces=workspaces) for each in PLAN.edges),
+    )
+    checks = list(checks_of(right, plan, JudgeSettings(distributions=tuple(Distribution)[:distributions])))
+    assert {check.scenario for check in checks if check.deterministic} == {each.name for each in twice}
 
 
 def test_a_call_that_differs_in_its_bits_alone_is_no_fault():

@@ -54,12 +54,17 @@ def test_tensor_maps_describe_their_tensors(bind, hopper, swizzle, element_type)
 
 
 def test_workspaces_hold_what_the_manifest_says_at_every_call(bind):
+    """The one that is not zeroed holds NaN patterns, 1 in lse, and small numbers, 2 there, at one of two calls each."""
     bound = bind(kernel("workspaces"), shape())
-    for _ in range(3):
-        assert called(bound).lse.flatten()[:2].tolist() == [1.0, 1.0]
-    bound.poison()
-    bound.replay.time_ms()
-    assert bound.tensors.lse.flatten()[:2].tolist() == [1.0, 1.0]
+    for _ in range(4):
+        found = [called(bound).lse.flatten()[:2].tolist() for _ in range(2)]
+        assert sorted(found) == [[1.0, 1.0], [2.0, 1.0]]
+    timed = []
+    for _ in range(2):
+        bound.poison()
+        bound.replay.time_ms()
+        timed.append(bound.tensors.lse.flatten()[:2].tolist())
+    assert sorted(timed) == [[1.0, 1.0], [2.0, 1.0]]
     bound.replay.run()  # without poison between the calls: zeroed is part of the call, poison is not
     assert bound.tensors.lse.flatten()[:2].tolist() == [0.0, 1.0]
 
