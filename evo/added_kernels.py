@@ -103,7 +103,7 @@ class AddedKernels:
     def _take(self, path: Path, generation: int, number: int) -> None:
         try:
             kernel = read_kernel(path)
-            if strangers := [each for each in kernel.parent_ids if not self._archive.holds(each)]:
+            if strangers := [each for each in kernel.parent_ids if not (self._has(each) or self._archive.holds(each))]:
                 raise ValueError(f"its parent {strangers[0]} is no kernel of this run")
         except ValueError as fault:
             self._refused.add(path.stem)
@@ -124,9 +124,11 @@ class AddedKernels:
         )
 
     def _is_known(self, name: str) -> bool:
-        """Whether the text was judged, or is taken in; one that a given-up question led to may be put in by hand."""
-        taken = any(each.kernel.id == name for each in self._known.values())
-        return taken or self._archive.evaluation_json(name) is not None
+        """Whether the text was judged, or will be; one that a given-up question led to may be put in by hand."""
+        return self._has(name) or self._archive.evaluation_json(name) is not None
+
+    def _has(self, name: str) -> bool:
+        return any(taken.kernel.id == name for taken in self._known.values())
 
     def _next_birth(self) -> int:
         taken = sum(1 for each in self._known.values() if each.birth is not None)
