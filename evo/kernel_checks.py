@@ -17,6 +17,7 @@ from fitness.faults import CandidateFault
 from fitness.manifest import read_manifest
 from fitness.rules import check_rules
 from population.archive_reader import ArchiveReader
+from population.individual import normalise
 from population.run_folder import RunFolder
 
 MOST_BYTES: Final = 1_000_000
@@ -24,7 +25,7 @@ _MARKER: Final = re.compile(r"^(?:<{7}|\|{7}|>{7}) ", re.MULTILINE)
 
 
 def read_source(name: str) -> str:
-    """The text of a kernel's file, or of a shipped seed. Raises ConfigError for anything that is no kernel."""
+    """The text of a kernel's file or of a shipped seed, normalised. Raises ConfigError for what is no kernel."""
     path = kernel_path(name)
     if not path.is_file():
         raise ConfigError(f"{path}: no such file; expected a kernel's .cu file, or the name of a shipped seed")
@@ -33,7 +34,7 @@ def read_source(name: str) -> str:
             content = file.read(MOST_BYTES + 1)
         if len(content) > MOST_BYTES:
             raise ConfigError(f"{path}: more than {MOST_BYTES} bytes; expected one kernel's text")
-        source = content.decode("utf-8")
+        source = normalise(content.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); expected a kernel's text in UTF-8") from error
     require_kernel(source, path)

@@ -4,6 +4,7 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,8 +13,7 @@ from by_files import OPTIONS, ByFiles, by_files, judge, left_behind, names
 from killed_added import FIRST, SECOND
 from killed_runs import mortal_config
 from rich.console import Console
-from small_search import MACHINE, SEED, SOURCE, KnobJudge, run_part, small_config, snapshot
-from test_questions_command import InterruptedJudge
+from small_search import MACHINE, SOURCE, KnobJudge, run_part, small_config, snapshot
 
 from evo.added_kernels import AddedKernel, add_kernel, births_after, kernel_files, kernels_taken_in, read_kernel
 from evo.measured import write_measured
@@ -21,7 +21,9 @@ from evo.pending import pending_sources
 from evo.question_records import question_rows
 from evo.run import run_search
 from evo.settings import compose_config
+from evo.stop import StopSearch
 from fitness.backends.recorded import export_table
+from fitness.evaluation import Evaluation
 from fitness.manifest import with_knobs
 from population.archive_reader import read_archive
 from population.checkpoint import load_newest
@@ -29,7 +31,24 @@ from population.individual import individual_id
 from population.run_folder import RunFolder, create_run_folder
 
 ROOT = individual_id(SOURCE)
-BEST = AddedKernel(source=with_knobs(SOURCE, {"STAGES": 2, "WIDTH": 4, "BLOCK_M": 64}) + "// mine\n", parent_ids=(ROOT,))
+BEST = AddedKernel(
+    source=with_knobs(SOURCE, {"STAGES": 2, "WIDTH": 4, "BLOCK_M": 64}) + "// mine\n", parent_ids=(ROOT,)
+)
+
+
+class InterruptedJudge(KnobJudge):
+    """Ends the search once it would judge more than so many."""
+
+    def __init__(self, after: int) -> None:
+        super().__init__()
+        self._after = after
+
+    def evaluate_all(
+        self, sources: Sequence[str], on_done: Callable[[int, Evaluation], None] | None = None
+    ) -> list[Evaluation]:
+        if len(self.judged) + len(sources) > self._after:
+            raise StopSearch("interrupted")
+        return super().evaluate_all(sources, on_done)
 
 
 @pytest.fixture
@@ -102,7 +121,7 @@ def test_an_interrupted_generation_is_made_again_with_it_and_with_no_other(tmp_p
         run_part(small_config(generations=1), run)
         add_kernel(run, FIRST)
     run_part(small_config(generations=3), runs[0])
-    assert run_part(small_config(generations=3), runs[1], InterruptedJudge(at=2)).reason == "interrupted"
+    assert run_part(small_config(generations=3), runs[1], InterruptedJudge(after=1)).reason == "interrupted"
     assert births(runs[1]) == [(FIRST.id, -2, 2, "hand", FIRST.parent_ids)]
     late = add_kernel(runs[1], BEST)  # after the interruption: too late for this generation
     run_part(small_config(generations=2), runs[1])
@@ -145,7 +164,9 @@ def test_a_text_that_was_judged_is_noted_and_makes_no_individual(folder: RunFold
     assert births(folder) == [(FIRST.id, -2, 2, "hand", FIRST.parent_ids)]
 
 
-def test_what_cannot_be_taken_in_is_told_of_and_passed_over(folder: RunFolder, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_taken_in_is_told_of_and_passed_over(
+    folder: RunFolder, caplog: pytest.LogCaptureFixture
+) -> None:
     folder.added.mkdir()
     contents = ('{"source": "', "[1]", '{"source": "x", "parents": [1]}', '{"source": "\\ud800", "parents": []}')
     for number, content in enumerate(contents):
@@ -220,6 +241,5 @@ def sources_of(folder: RunFolder) -> list[str]:
 
 def measure(run: ByFiles) -> None:
     """What `evo evaluate` does, also for a kernel that no table holds."""
-    assert SEED.is_file()
     for source in pending_sources(run.folder.pending)[0].values():
         write_measured(run.folder.measured, source, judge(source))
