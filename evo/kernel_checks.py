@@ -37,19 +37,19 @@ def read_source(name: str) -> str:
         source = normalise(content.decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path} cannot be read ({error}); expected a kernel's text in UTF-8") from error
-    require_kernel(source, path)
+    require_kernel(source, str(path))
     return source
 
 
-def require_kernel(source: str, path: Path) -> None:
-    """Raise ConfigError where the judge would refuse the text at `path` before it compiles it."""
+def require_kernel(source: str, name: str) -> None:
+    """Raise ConfigError where the judge would refuse a text, which the error names, before it compiles it."""
     if left := _MARKER.search(source):
         line = source.count("\n", 0, left.start()) + 1
-        raise ConfigError(f"{path}, line {line}: two texts meet there, and nobody has joined them yet; do that first")
+        raise ConfigError(f"{name}, line {line}: two texts meet there, and nobody has joined them yet; do that first")
     try:
         check_rules(source, read_manifest(source))
     except CandidateFault as fault:
-        raise ConfigError(f"{path} is no kernel that can be judged: {' '.join(fault.reason.split())}") from fault
+        raise ConfigError(f"{name} is no kernel that can be judged: {' '.join(fault.reason.split())}") from fault
 
 
 def require_generations(run: RunFolder, archive: ArchiveReader) -> None:

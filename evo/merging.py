@@ -65,7 +65,9 @@ def merge_texts(sources: Sequence[str], names: Sequence[str], *, git: str | None
             path.write_bytes(source.encode("utf-8"))
         labels = [word for name in names for word in ("-L", name)]
         done = subprocess.run(  # noqa: S603  # our own words, and files that were just written
-            [git, "merge-file", "-p", *labels, *map(str, paths)], capture_output=True, check=False
+            [git, "-c", "merge.conflictStyle=merge", "merge-file", "-p", *labels, *map(str, paths)],
+            capture_output=True,
+            check=False,
         )
     if not 0 <= done.returncode <= _MOST_CONFLICTS:
         why = " ".join(done.stderr.decode("utf-8", "replace").split())

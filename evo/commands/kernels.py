@@ -1,7 +1,6 @@
 """`evo kernels`: put kernels that a person made to a run, and join two of its kernels to one."""
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
@@ -64,9 +63,8 @@ def _merge(words: Sequence[str], console: Console) -> int:
             if not archive.holds(name):
                 raise ConfigError(f"kernels merge: {name!r} is no kernel of {run.path}; expected an id")
         merged = merge(archive, names)
-        if merged.conflicts:
-            return _leave(run, names, merged, console)
-        require_kernel(merged.source, Path(f"{names[0]} joined with {names[1]}"))
+        if why := _unfinished(names, merged):
+            return _leave(run, names, merged.source, why, console)
         kernel = AddedKernel(source=merged.source, parent_ids=names)
         _say(console, f"{names[0]} and {names[1]}, joined over {merged.base}: {_put(run, archive, kernel)}")
     return _tell_where_over(run, console)
@@ -84,16 +82,27 @@ def _put(run: RunFolder, archive: ArchiveReader, kernel: AddedKernel) -> str:
     return f"{kernel.id} is judged beside the children of the run's next generation; it waits as {path}"
 
 
-def _leave(run: RunFolder, names: tuple[str, str], merged: Merged, console: Console) -> int:
-    """Put a text that is joined in part where a person can finish it."""
+def _unfinished(names: tuple[str, str], merged: Merged) -> str:
+    """Why a joined text is no kernel yet; "" where it is one."""
+    if merged.conflicts:
+        lines = ", ".join(f"{first} to {last}" for first, last in merged.conflicts)
+        return f"{names[0]} and {names[1]} have both changed the same of {merged.base}: see lines {lines}"
+    try:
+        require_kernel(merged.source, f"{names[0]} joined with {names[1]}")
+    except ConfigError as fault:
+        return str(fault)
+    return ""
+
+
+def _leave(run: RunFolder, names: tuple[str, str], source: str, why: str, console: Console) -> int:
+    """Put a text where a person can finish it."""
     path = run.added / f"{names[0]}-{names[1]}.cu"
     if path.exists():
         raise ConfigError(f"{path} is there already, from an earlier merge; finish it, or move it away")
     run.added.mkdir(exist_ok=True)
-    write_atomically(path, merged.source)
-    lines = ", ".join(f"{first} to {last}" for first, last in merged.conflicts)
-    _say(console, f"{names[0]} and {names[1]} have both changed the same of {merged.base}: lines {lines} of {path}")
-    _say(console, f"finish it there, then: evo kernels add {run.path} {path} parents={','.join(names)}")
+    write_atomically(path, source)
+    _say(console, why)
+    _say(console, f"finish {path}, then: evo kernels add {run.path} {path} parents={','.join(names)}")
     return NOT_DONE
 
 

@@ -15,7 +15,16 @@ from killed_runs import mortal_config
 from rich.console import Console
 from small_search import MACHINE, SOURCE, KnobJudge, run_part, small_config, snapshot
 
-from evo.added_kernels import AddedKernel, add_kernel, births_after, kernel_files, kernels_taken_in, read_kernel
+from evo.added_kernels import (
+    AddedKernel,
+    AddedKernels,
+    add_kernel,
+    births_after,
+    kernel_files,
+    kernels_taken_in,
+    read_kernel,
+)
+from evo.history import History
 from evo.measured import write_measured
 from evo.pending import pending_sources
 from evo.question_records import question_rows
@@ -25,9 +34,10 @@ from evo.stop import StopSearch
 from fitness.backends.recorded import export_table
 from fitness.evaluation import Evaluation
 from fitness.manifest import with_knobs
+from population.archive import create_archive
 from population.archive_reader import read_archive
 from population.checkpoint import load_newest
-from population.individual import individual_id
+from population.individual import Individual, individual_id
 from population.run_folder import RunFolder, create_run_folder
 
 ROOT = individual_id(SOURCE)
@@ -188,6 +198,25 @@ def test_a_file_gives_back_what_was_put_in(folder: RunFolder) -> None:
     path = add_kernel(folder, SECOND)
     assert read_kernel(path) == SECOND
     assert kernel_files(folder.added) == [path]
+
+
+def test_of_a_question_that_was_given_up_its_parent_and_its_text_are_taken_in(folder: RunFolder) -> None:
+    """Such a child is in the archive, but neither judged nor remembered."""
+    given_up = Individual.from_source(FIRST.source, birth=7, generation=1, operator="mutate", parent_ids=(ROOT,))
+    history, notes = History(), list[str]()
+    with create_archive(folder) as archive:
+        archive.record_individual(Individual.from_source(SOURCE, birth=-1, generation=0, operator="seed"))
+        archive.record_individual(given_up)
+        added = AddedKernels(folder=folder.added, archive=archive, history=history, note=notes.append)
+        add_kernel(folder, AddedKernel(source=SECOND.source, parent_ids=(FIRST.id,)))
+        [child] = added.take_in(2, number=8)
+        assert history.individual(FIRST.id) == given_up
+        history.add_individual(archive.individual(ROOT))
+        assert [each.id for each in history.line(child.id)] == [SECOND.id, FIRST.id, ROOT]
+        add_kernel(folder, FIRST)
+        assert added.take_in(3, number=12) == [given_up]
+        assert added.take_in(2, number=8) == [child]
+    assert notes[1] == f"{FIRST.id}, put in by hand, is judged beside the children of generation 3"
 
 
 def test_by_files_it_waits_to_be_measured_while_replies_are_out(tmp_path: Path) -> None:

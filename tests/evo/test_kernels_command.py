@@ -200,8 +200,8 @@ def test_where_siblings_meet_a_person_finishes_it(run: RunFolder) -> None:
     lines = path.read_text(encoding="utf-8").splitlines()
     assert said.code == 1
     assert said.out.splitlines() == [
-        f"{pair[0]} and {pair[1]} have both changed the same of {ROOT}: lines 21 to 25 of {path}",
-        f"finish it there, then: evo kernels add {run.path} {path} parents={pair[0]},{pair[1]}",
+        f"{pair[0]} and {pair[1]} have both changed the same of {ROOT}: see lines 21 to 25",
+        f"finish {path}, then: evo kernels add {run.path} {path} parents={pair[0]},{pair[1]}",
     ]
     assert lines[20:25] == [f"<<<<<<< {pair[0]}", "    // other", "=======", "    // third", f">>>>>>> {pair[1]}"]
     assert lines[9] == 'WIDTH = { value = 2, choices = [1, 2, 4], layer = "memory" }'
@@ -212,6 +212,22 @@ def test_where_siblings_meet_a_person_finishes_it(run: RunFolder) -> None:
     assert evo(*add).code == 0
     assert put(run) == [AddedKernel(source=variant(tail="    // other\n    // third\n", WIDTH=2), parent_ids=pair)]
     assert names(run.added) == sorted([path.name, kernel_files(run.added)[0].name])
+
+
+def test_a_join_that_is_no_kernel_is_left_to_a_person_too(tmp_path: Path) -> None:
+    """Both have a knob of one name, at different places."""
+    knob, folder = 'FEW = { value = 1, choices = [1, 2], layer = "memory" }\n', create_run_folder(tmp_path, "run")
+    sources = [SOURCE.replace(place, knob + place) for place in ("BLOCK_M = {", "\n[[launch]]")]
+    for source in sources:
+        add_kernel(folder, AddedKernel(source=source, parent_ids=(ROOT,)))
+    run_part(small_config(generations=1), folder)
+    pair = individual_id(sources[0]), individual_id(sources[1])
+    said = evo("kernels", "merge", str(folder.path), *pair)
+    path = folder.added / f"{pair[0]}-{pair[1]}.cu"
+    assert said.code == 1
+    assert said.out.startswith(f"{pair[0]} joined with {pair[1]} is no kernel that can be judged: ")
+    assert f"finish {path}, then: evo kernels add " in said.out
+    assert path.read_text(encoding="utf-8").count("FEW = ") == 2
 
 
 def test_kernels_of_two_families_have_nothing_to_be_joined_over(tmp_path: Path) -> None:
