@@ -54,8 +54,8 @@ def _add(words: Sequence[str], console: Console) -> int:
 
 
 def _merge(words: Sequence[str], console: Console) -> int:
-    if len(words) != 3:
-        raise ConfigError(f"kernels merge: expected a run and the ids of two of its kernels: {_MERGE}")
+    if len(words) != 3 or words[1] == words[2]:
+        raise ConfigError(f"kernels merge: expected a run and the ids of two different kernels of it: {_MERGE}")
     run, names = _run(words[0]), (words[1], words[2])
     with read_archive(run) as archive:
         require_generations(run, archive)

@@ -136,10 +136,10 @@ def test_of_several_none_is_put_where_one_is_no_kernel(run: RunFolder, tmp_path:
         (["add", "RUN", "naive", "parents=k000000000000"], "'k000000000000' is no kernel of "),
         (["add", "RUN", "naive", "parents="], "'' is no kernel of "),
         (["add", "nowhere", "naive"], "nowhere: no such run"),
-        (["merge", "RUN", "k1"], "kernels merge: expected a run and the ids of two of its kernels"),
+        (["merge", "RUN", "k1"], "kernels merge: expected a run and the ids of two different kernels"),
         (["merge", "RUN", "k1", "ROOT"], "kernels merge: 'k1' is no kernel of "),
         (["merge", "RUN", "ROOT", "ONE"], "whose text it has changed already; expected two of different lines"),
-        (["merge", "RUN", "ONE", "ONE"], "whose text it has changed already"),
+        (["merge", "RUN", "ONE", "ONE"], "kernels merge: expected a run and the ids of two different kernels of it"),
     ],
 )
 def test_a_bad_command_line_gets_one_line(run: RunFolder, words: list[str], said: str) -> None:
