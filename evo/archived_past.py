@@ -24,8 +24,8 @@ _ATTEMPTS = 4096  # lists of them
 class ArchivedPast:
     """The individuals born before a number, what was measured of them, and the attempts below that number.
 
-    Younger rows belong to a generation that is to be made again, and so do those of the numbers `without`, which a
-    steady search had under way.
+    Younger rows belong to a generation that is to be made again, and so do those of the numbers `without`: what a
+    steady search had under way, and what came by hand since.
     """
 
     def __init__(self, archive: ArchiveReader, *, before: int, without: frozenset[int] = frozenset()) -> None:
@@ -70,7 +70,7 @@ class ArchivedPast:
         return {name: layer for name, layer in children.items() if name in self.geomeans}
 
     def seeds(self) -> list[Individual]:
-        """The individuals without parents."""
+        """The individuals that the run began with."""
         found = (self.individual(name) for name in self._archive.seed_ids())
         return [seed for seed in found if seed is not None]
 

@@ -21,6 +21,7 @@ usage: evo COMMAND [arguments]
   tell RUN [partial=true]             take in RUN/inbox and RUN/measured, and go on as far as they go
   evaluate RUN [backend.…=value …]    measure RUN/pending into RUN/measured, on any machine that holds the two
   questions list|add|lint|promote     the bank, and what its questions brought; add RUN "…?" asks a running search
+  kernels add|merge RUN …             add KERNEL.cu… [parents=ID,ID] puts one's own to a run; merge ID ID joins two
   compare RUNS… [by=style]            statistics over runs, in groups; --csv FILE, --json FILE, --plot FILE.png|.svg
   report RUN [--out FILE]             what happened in a run, as one HTML file: report.html in its folder
   watch RUN [RUN…] [port=8765]        the same, live, for a browser on this machine, while the search goes on
@@ -35,8 +36,8 @@ Exit code 2: the environment or the command line is at fault, and the last line 
 """
 
 COMMANDS = (
-    "evolve", "verify", "ask", "tell", "evaluate", "questions", "compare", "report", "watch", "runs", "table", "trace",
-    "doctor",
+    "evolve", "verify", "ask", "tell", "evaluate", "questions", "kernels", "compare", "report", "watch", "runs",
+    "table", "trace", "doctor",
 )  # fmt: skip
 BAD_COMMAND_LINE = 2
 _HELP = frozenset({"-h", "--help"})

@@ -17,6 +17,7 @@ from evo.choices import Choice
 from evo.history import Attempt, Outcome
 from evo.tracking import Tracker
 from fitness.evaluation import Evaluation, Status
+from population.individual import SEED
 
 _TABLE_WIDTH = 94  # of a table of timings with its intervals
 _WIDTH = 100  # where there is no terminal to ask: enough for every table
@@ -64,13 +65,14 @@ class RunConsole:
                 self._live = None
 
     def judged(
-        self, name: str, evaluation: Evaluation, tracker: Tracker, asked: Attempt | None, gain: float | None
-    ) -> None:
-        """A candidate was judged: what was asked, what was changed, what came of it. Seeds were not asked for."""
+        self, name: str, evaluation: Evaluation, tracker: Tracker, asked: Attempt | None, gain: float | None,
+        operator: str = SEED,
+    ) -> None:  # fmt: skip
+        """A candidate was judged: what was asked, what was changed, what came of it; else the operator alone."""
         if evaluation.status is not Status.PASSED:
             self._failures[evaluation.status] += 1
         if asked is None:
-            self._say(f"{tracker.evaluations:4}  seed {name}  {verdict(evaluation)}")
+            self._say(f"{tracker.evaluations:4}  {operator} {name}  {verdict(evaluation)}")
         else:
             self._say(f"{tracker.evaluations:4}  {asked.hint or 'no hint'}")
             beside_parent = "" if gain is None else f", {gain:.2f} × its parent"

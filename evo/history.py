@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from evo.noise import noise
 from fitness.audit_record import Audit
 from fitness.evaluation import Evaluation
-from population.individual import Individual
+from population.individual import SEED, Individual
 
 
 class Outcome(StrEnum):
@@ -76,7 +76,7 @@ class Past(Protocol):
         """What the audit of an individual found, or None."""
 
     def seeds(self) -> list[Individual]:
-        """The individuals without parents."""
+        """The individuals that the run began with."""
 
     def attempts_on(self, parent_id: str) -> Sequence[Attempt]:
         """The attempts on a parent, by their numbers."""
@@ -142,9 +142,9 @@ class History:
         return self._find(individual_id) is not None
 
     def seeds(self) -> list[Individual]:
-        """The individuals without parents, in the order in which they were named."""
+        """The individuals that the run began with, in the order in which they were named."""
         past = self._past.seeds() if self._past else []
-        seeds = {each.id: each for each in (*past, *self._individuals.values()) if each.birth < 0}.values()
+        seeds = {each.id: each for each in (*past, *self._individuals.values()) if each.operator == SEED}.values()
         return sorted(seeds, key=lambda seed: seed.birth, reverse=True)
 
     def individual(self, individual_id: str) -> Individual:

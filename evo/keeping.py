@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from deap import tools
 
+from evo.added_kernels import births_after
 from evo.archived_past import ArchivedPast
 from evo.attempt_events import ATTEMPT_EVENT
 from evo.history import History
@@ -84,7 +85,7 @@ class Keeper:
         state.barren_generations = checkpoint.counters["barren_generations"]
         for entry in checkpoint.logbook:
             state.logbook.record(**entry)
-        under_way = open_at(self.archive, state.generation)
+        under_way = open_at(self.archive, state.generation) | births_after(self.archive, state.generation)
         self.history.recall(ArchivedPast(self.archive, before=state.next_birth, without=under_way))
         state.population = viable([self._member(member) for member in checkpoint.population])
         # From the last to the first: a hall of fame puts newcomers ahead of their equals.

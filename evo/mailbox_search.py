@@ -155,9 +155,9 @@ class MailboxSearch:
         """Put into pending/ what is to be measured, write the result so far, and say what is waited for."""
         stop, history = standstill.stop, standstill.search.memory.history
         awaited = stop.sources if isinstance(stop, EvaluationsAwaited | RepliesAwaited) else ()
-        sources = [normalise(source) for source in awaited]
-        if isinstance(stop, RepliesAwaited):  # their children are not in the history yet; what is, was measured before
-            sources = [source for source in sources if not history.knows(individual_id(source))]
+        sources = list(dict.fromkeys(map(normalise, awaited)))
+        if isinstance(stop, RepliesAwaited):  # a child that is in the history was measured before
+            sources = [source for source in sources if history.evaluation(individual_id(source)) is None]
         sources = [source for source in sources if standstill.measured.find(source) is None]
         has_children = bool(sources and standstill.state.population)  # before there is a population, seeds wait
         parents = parents_to_measure(self.config, history) if has_children else []

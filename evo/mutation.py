@@ -36,6 +36,11 @@ class RepliesAwaited(StopSearch):
         super().__init__(f"waiting for replies to {first.parent.name}/{first.name}{more}")
         self.requests = tuple(each.request for each in awaited)
         self.sources = tuple(sources)
+        self._awaited = tuple(awaited)
+
+    def beside(self, sources: Sequence[str]) -> "RepliesAwaited":
+        """The same, with more sources that may be measured, before the others."""
+        return RepliesAwaited(self._awaited, [*sources, *self.sources])
 
 
 class Asks(Protocol):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from deap import base
 
+from evo.added_kernels import AddedKernels
 from evo.added_questions import AddedQuestions
 from evo.answerers.answerer import Answerer, Reply
 from evo.answerers.budget import Budget, Price
@@ -41,7 +42,7 @@ from evo.workbench import build_bench
 from fitness.evaluation import Evaluation
 from population.archive import Archive
 from population.archive_reader import read_archive
-from population.individual import Individual
+from population.individual import SEED, Individual
 from population.run_folder import RunFolder, open_run_folder
 from questions.bank import Bank, load_bank, shipped_bank_path
 from questions.question import Style
@@ -80,7 +81,7 @@ class Steps:
     def sow(self) -> list[Individual]:
         """The judged seed kernels. Raises StopSearch where none of them passes."""
         seeds = [
-            Individual.from_source(source, birth=-1 - place, generation=0, operator="seed")
+            Individual.from_source(source, birth=-1 - place, generation=0, operator=SEED)
             for place, source in enumerate(read_seeds(self.config.seeds or ()))
         ]
         for seed in seeds:
@@ -169,7 +170,10 @@ def build_toolbox(
     for step in ("stop", "sow", "next_birth", "select_survivors", "record"):
         toolbox.register(step, getattr(steps, step))
     toolbox.register("select_parents", (shot or steps).select_parents)
-    toolbox.register("vary", mutation.vary)
+    by_hand = AddedKernels(
+        folder=keeper.run.added, archive=memory.archive, history=memory.history, note=console.note
+    )
+    toolbox.register("vary", mutation.vary if shot else by_hand.beside(mutation.vary))
     toolbox.register("evaluate", judging.evaluate)
     toolbox.register("checkpoint", keeper.save)
     if config.evolution.kind is EvolutionKind.steady:
@@ -190,7 +194,7 @@ def _telling(memory: Memory, console: RunConsole, report: Report) -> Callable[[I
         memory.tracker.judged(evaluation)
         asked = memory.history.attempt_of(individual.id)
         gain = memory.history.gain(asked) if asked else None
-        console.judged(individual.id, evaluation, memory.tracker, asked, gain)
+        console.judged(individual.id, evaluation, memory.tracker, asked, gain, operator=individual.operator)
         report.judged(evaluation, memory.history, memory.tracker)
 
     return on_judged

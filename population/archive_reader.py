@@ -93,8 +93,9 @@ class ArchiveReader:
         return None if row is None else individual_of(row, self._path)
 
     def seed_ids(self) -> frozenset[str]:
-        """The ids of the individuals without parents."""
-        return frozenset(row["id"] for row in self._query("SELECT id FROM candidates WHERE birth < 0", {}))
+        """The ids of the individuals that the run began with."""
+        sql = "SELECT id FROM candidates WHERE birth < 0 AND operator = 'seed'"
+        return frozenset(row["id"] for row in self._query(sql, {}))
 
     def individuals(self) -> Iterator[Individual]:
         """All individuals with their sources, their fitness empty."""
@@ -154,8 +155,8 @@ class ArchiveReader:
     def best_geomeans(self, without: Collection[str] = ()) -> tuple[float | None, float | None]:
         """The greatest geomean of all but these individuals, and that of the seeds; each None where nothing passed."""
         row = self._query(
-            "SELECT max(geomean), "
-            "max(geomean) FILTER (WHERE individual_id IN (SELECT id FROM candidates WHERE birth < 0)) "
+            "SELECT max(geomean), max(geomean) FILTER (WHERE individual_id IN "
+            "(SELECT id FROM candidates WHERE birth < 0 AND operator = 'seed')) "
             "FROM evaluations WHERE individual_id NOT IN (SELECT value FROM json_each(:without))",
             {"without": json.dumps(list(without))},
         )[0]

@@ -14,6 +14,9 @@ _TRAILING_BLANKS = re.compile(r"(?<![\\ \t\r])[ \t\r]+$", re.MULTILINE)
 _LINE_END = re.compile(r"\r+(?=\n|\Z)")
 
 
+SEED, BY_HAND = "seed", "hand"  # operators of kernels that no question made: a run began with it, a person put it in
+
+
 class KernelFitness(base.Fitness):  # type: ignore[misc]  # DEAP publishes no types
     """DEAP's fitness with one objective: the geometric mean speedup, to be maximised.
 
@@ -30,9 +33,9 @@ class Individual:
 
     id: str
     source: str
-    birth: int  # the running number of the mutation that made it; seeds count downwards from -1
+    birth: int  # the running number of the mutation that made it; seeds count downwards from -1, then what came by hand
     generation: int
-    operator: str  # seed | mutate | crossover
+    operator: str  # seed | mutate | crossover | hand
     parent_ids: tuple[str, ...] = ()
     question_id: str | None = None
     fitness: KernelFitness = field(default_factory=KernelFitness, compare=False, repr=False)

@@ -50,6 +50,12 @@ class Lineage:
         children = [child for parent in self._parents[individual_id] for child in self._children[parent]]
         return tuple(dict.fromkeys(child for child in children if child != individual_id))
 
+    def nearest_common(self, one: str, other: str) -> str | None:
+        """What both came of with the fewest births in between, the later listed of equals; one may be the other's."""
+        first, second = (_distances(each, self._parents) for each in (one, other))
+        common = [name for name in self._parents if name in first and name in second]
+        return min(reversed(common), key=lambda name: first[name] + second[name], default=None)
+
 
 @dataclass(frozen=True, kw_only=True)
 class ReaddedLines:
@@ -98,3 +104,12 @@ def _reachable(start: str, edges: Mapping[str, Sequence[str]]) -> tuple[str, ...
         found |= further
         ring = list(further)
     return tuple(found)
+
+
+def _distances(start: str, edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
+    """How many steps away each is that can be reached, `start` included."""
+    found, ring = {start: 0}, [start]
+    while ring:
+        ring = list(dict.fromkeys(one for each in ring for one in edges[each] if one not in found))
+        found |= dict.fromkeys(ring, max(found.values()) + 1)
+    return found

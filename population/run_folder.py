@@ -63,6 +63,11 @@ class RunFolder:
         return self.path / "questions"
 
     @property
+    def added(self) -> Path:
+        """Kernels that people put to the run, one a file."""
+        return self.path / "added"
+
+    @property
     def result(self) -> Path:
         """The outcome in one JSON object."""
         return self.path / "result.json"

@@ -19,7 +19,7 @@ from evo.settings import ConfigError
 from evo.sweep import is_sweep
 from population.archive_reader import ArchiveReader, read_archive
 from population.atomic_file import parse_json
-from population.individual import Individual
+from population.individual import SEED, Individual
 from population.lineage import ReaddedLines, readded_share
 from population.records import Score
 from population.run_folder import RunFolder, open_run_folder
@@ -99,7 +99,7 @@ def read_run(name: str, folder: RunFolder) -> Run:
             name=name,
             settings={**_composed(folder), **fixed},
             fixed=frozenset(fixed),
-            seeds={each.id: history.geomean(each.id) for each in individuals if each.birth < 0},
+            seeds={each.id: history.geomean(each.id) for each in individuals if each.operator == SEED},
             measured=_measured(archive, scores, history),
             spend_usd=archive.spend_so_far()[_COST],
             funnel=funnel_of(attempts, history),

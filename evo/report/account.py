@@ -9,6 +9,7 @@ from evo.question_records import QuestionRow
 from evo.report.diff import Piece
 from evo.run_list import RunRow
 from fitness.evaluation import Environment, ScenarioTiming
+from population.individual import SEED
 from population.records import Birth, QuestionRecord
 
 
@@ -96,7 +97,8 @@ class Account:
     @property
     def over_seed(self) -> float | None:
         """The best geomean / that of the best seed; None where none of them passed."""
-        seed = max((each.geomean or 0.0 for each in self.measured if each.birth < 0), default=0.0)
+        seeds = {birth.id for birth in self.births if birth.operator == SEED}
+        seed = max((each.geomean or 0.0 for each in self.measured if each.kernel in seeds), default=0.0)
         return self.best.geomean / seed if self.best and seed else None
 
     @property

@@ -6,9 +6,11 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from evo.report.account import Account, Measured
+from evo.report.places import places
 from evo.report.svg import Picture, colour, picture
 from evo.report.thinning import CELLS, cut, drawn_apart
 from evo.settings import ConfigError
+from population.individual import BY_HAND
 from population.records import Birth
 
 if TYPE_CHECKING:
@@ -49,18 +51,18 @@ def way_to_the_best(account: Account, name: str) -> Picture:
 
 def family_tree(account: Account, name: str) -> Picture:
     """Every kernel that passed by birth and geomean, joined to its parents; the champion's line stands out."""
-    births = {birth.id: birth for birth in account.births}
+    births, across = {birth.id: birth for birth in account.births}, places(account.births)
     heights = {each.kernel: each.geomean for each in account.measured if each.geomean is not None}
     with _figure(_HIGH) as figure:
         axes = figure.subplots()
-        alive = drawn_apart([births[name] for name in heights], lambda birth: (birth.birth, heights[birth.id]))
-        _draw_edges(axes, alive, births, heights)
+        alive = drawn_apart([births[name] for name in heights], lambda birth: (across[birth.id], heights[birth.id]))
+        _draw_edges(axes, alive, across, heights)
         axes.plot(
-            [birth.birth for birth in alive], [heights[birth.id] for birth in alive],
+            [across[birth.id] for birth in alive], [heights[birth.id] for birth in alive],
             "o", color=colour("soft"), markersize=3.2, markeredgewidth=0,
         )  # fmt: skip
-        links = _draw_line(axes, account, births)
-        axes.set_xlabel("number of the question that made it (seeds are below 0)")
+        links = _draw_line(axes, account, across)
+        axes.set_xlabel("number of the question that made it (seeds are below 0, what came by hand between two)")
         axes.set_ylabel(_speedup(account))
         label = f"Family tree of {len(heights)} kernels that passed; the champion's line has {len(account.line)}"
         return picture(figure, name, label, links)
@@ -164,23 +166,23 @@ def _draw_failures(axes: "Axes", measured: Sequence[Measured], kinds: Sequence[s
 
 
 def _draw_edges(
-    axes: "Axes", children: Sequence[Birth], births: Mapping[str, Birth], heights: Mapping[str, float]
+    axes: "Axes", children: Sequence[Birth], across: Mapping[str, float], heights: Mapping[str, float]
 ) -> None:
     xs: list[float] = []
     ys: list[float] = []
     for child in children:
         for parent in child.parent_ids:
             if parent in heights:
-                xs += [births[parent].birth, child.birth, _GAP]
+                xs += [across[parent], across[child.id], _GAP]
                 ys += [heights[parent], heights[child.id], _GAP]
     axes.plot(xs, ys, color=colour("rule"), linewidth=0.7)
 
 
-def _draw_line(axes: "Axes", account: Account, births: Mapping[str, Birth]) -> dict[str, str]:
+def _draw_line(axes: "Axes", account: Account, across: Mapping[str, float]) -> dict[str, str]:
     steps = [step for step in account.line if step.geomean is not None]
     if not steps:
         return {}
-    xs, ys = [births[step.kernel].birth for step in steps], [step.geomean or 0.0 for step in steps]
+    xs, ys = [across[step.kernel] for step in steps], [step.geomean or 0.0 for step in steps]
     axes.plot(xs, ys, color=colour("accent"), linewidth=2.2)
     told = [place for place, step in enumerate(steps) if step.detail is not None]
     points = axes.scatter(
@@ -194,7 +196,8 @@ def _draw_line(axes: "Axes", account: Account, births: Mapping[str, Birth]) -> d
         weight="bold",
     )  # fmt: skip
     axes.annotate(
-        "seed", (xs[-1], ys[-1]), xytext=(6, -12), textcoords="offset points", color=colour("ink"), weight="bold"
-    )
+        "by hand" if steps[-1].operator == BY_HAND else "seed", (xs[-1], ys[-1]), xytext=(6, -12),
+        textcoords="offset points", color=colour("ink"), weight="bold",
+    )  # fmt: skip
     axes.margins(y=0.12)
     return words

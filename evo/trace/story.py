@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evo.added_kernels import EVENT as KERNEL_ADDED
 from evo.added_questions import EVENT as QUESTION_ADDED
 from evo.attempt_events import ATTEMPT_EVENT
 from evo.mailbox_search import GIVEN_UP_EVENT
@@ -18,6 +19,7 @@ from evo.trace.trace_file import FIRST, SCHEMA, Line
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json
 from population.checkpoint import Checkpoint, load_newest
+from population.individual import BY_HAND, individual_id
 from population.records import EventRecord
 from population.run_folder import RunFolder
 from questions.bank import load_bank, shipped_bank_path
@@ -54,6 +56,7 @@ class _Placed:
     before: list[Line] = field(default_factory=list)  # the question
     beside: dict[int, list[Line]] = field(default_factory=lambda: defaultdict(list))  # a request, by its attempt
     after: list[Line] = field(default_factory=list)  # the replies
+    by_hand: list[str] = field(default_factory=list)  # the ids of kernels that were put in before the question
 
 
 class _Chapters:
@@ -65,7 +68,8 @@ class _Chapters:
         self._orders: dict[str, list[tuple[int, str]]] = defaultdict(list)
         for order, score in enumerate(archive.scores()):
             self._orders[score.individual_id].append((order, score.key))
-        self._births = sorted((birth.birth, birth.id) for birth in archive.births())
+        births = list(archive.births())
+        self._births = sorted((birth.birth, birth.id) for birth in births if birth.operator != BY_HAND)
         self._last = max([archive.next_question_number() - 1, *(birth for birth, _ in self._births)], default=-1)
         for event in archive.events():
             self._place(event)
@@ -86,11 +90,12 @@ class _Chapters:
             if number in children:
                 yield from self._candidate(children[number])
         for number in sorted(number for number in self._placed if number is not None and number > self._last):
-            yield from _all_of(self._placed[number])
+            yield from self._before(self._placed[number])
+            yield from _all_after(self._placed[number])
 
     def _mutation(self, number: int) -> Iterator[Line]:
         placed = self._placed.get(number, _Placed())
-        yield from placed.before
+        yield from self._before(placed)
         if question := self._archive.question(number):
             yield {"kind": "question", **asdict(question)}
         for attempt in range(ATTEMPTS):
@@ -100,6 +105,14 @@ class _Chapters:
             if reply := self._archive.reply(number, attempt):
                 yield {"kind": "reply", **asdict(reply)}
         yield from placed.after
+
+    def _before(self, placed: _Placed) -> Iterator[Line]:
+        """People's questions and kernels, taken in before a mutation."""
+        yield from placed.before
+        for name in placed.by_hand:
+            found = self._archive.find_individual(name)
+            if found is not None and found.operator == BY_HAND:
+                yield from self._candidate(name)
 
     def _candidate(self, name: str) -> Iterator[Line]:
         individual = self._archive.individual(name)
@@ -124,8 +137,10 @@ class _Chapters:
             self._placed[record["number"]].after.append({"kind": ATTEMPT_EVENT, **record})
         elif event.kind == TOOL_CALL_EVENT:
             self._file({"kind": TOOL_CALL_EVENT, **record}, (record["number"], record["attempt"]))
-        elif event.kind == QUESTION_ADDED:
+        elif event.kind in (QUESTION_ADDED, KERNEL_ADDED):
             self._placed[record["number"]].before.append(line)
+            if record.get("birth") is not None:
+                self._placed[record["number"]].by_hand.append(individual_id(record["source"]))
         else:
             self._file(line, tuple(record) if event.kind == GIVEN_UP_EVENT else None)
 
@@ -136,8 +151,7 @@ class _Chapters:
             self._placed[request[0]].beside[request[1]].append(line)
 
 
-def _all_of(placed: _Placed) -> Iterator[Line]:
-    yield from placed.before
+def _all_after(placed: _Placed) -> Iterator[Line]:
     for attempt in sorted(placed.beside):
         yield from placed.beside[attempt]
     yield from placed.after

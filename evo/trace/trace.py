@@ -12,11 +12,12 @@ from evo.run_settings import SETTINGS_EVENT
 from evo.trace.trace_file import Line, TraceError, read_lines
 from fitness.evaluation import Evaluation
 from population.atomic_file import strict_json
+from population.individual import BY_HAND, SEED
 from population.records import EventRecord, ReplyRecord, SpendRecord
 from questions.bank import Bank
 from questions.entry import BankError, read_entry
 
-_TOLD = ("prompt",)  # these tell the story; a replay makes them anew
+_TOLD = ("prompt", "candidate")  # these tell the story; a replay makes them anew
 
 
 @dataclass(kw_only=True)
@@ -86,9 +87,9 @@ def _take(trace: Trace, line: Line) -> None:
         case "spend":
             record = SpendRecord(key=rest["spent_on"], kind=rest["what"], amount=rest["amount"])
             trace.spend[rest["order"]] = record
-        case "candidate":
+        case "candidate" if rest["operator"] != BY_HAND:  # what came by hand stands in its event
             trace.last_generation = max(trace.last_generation, rest["generation"])
-            if rest["birth"] < 0:
+            if rest["operator"] == SEED:
                 trace.seeds.append(rest["source"])
         case "evaluation":
             evaluation = Evaluation.from_json(rest["record"])

@@ -21,8 +21,9 @@ from typing import Any
 from by_files import ByFiles, left_behind
 from killed_runs import Death, MortalArchive
 from rich.console import Console
-from small_search import judge_knobs, small_bank, small_config
+from small_search import SOURCE, judge_knobs, small_bank, small_config
 
+from evo.added_kernels import AddedKernel, add_kernel
 from evo.answerers.mailbox import read_inbox
 from evo.config import AnswererConfig, AnswererKind, Config
 from evo.console import RunConsole
@@ -147,6 +148,7 @@ def main(root: Path) -> None:
     cuts, kinds, differences = 0, set(), []
     stands = RunFolder(root / "run")
     stands.path.mkdir()
+    add_kernel(stands, AddedKernel(source=f"{SOURCE}// by hand\n"))
     for number, (step, spoil) in enumerate(STEPS):
         before = copied(stands, root / f"before-{number}")
         step(stands, Death())

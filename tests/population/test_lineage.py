@@ -113,3 +113,9 @@ def test_no_source_is_refused():
 def test_never_more_lines_come_back_than_are_added(sources):
     result = readded_share(sources)
     assert 0 <= result.readded <= result.added <= len(sources[-1].split("\n"))
+
+
+def test_the_nearest_common_one_has_the_fewest_births_in_between():
+    tree = Lineage([*FAMILY, ("h", ("d",)), ("i", ("b",)), ("j", ("c", "d"))])
+    pairs = ["ce", "ef", "fh", "hi", "gh", "gg", "ag", "ab", "ji"]
+    assert [tree.nearest_common(*pair) for pair in pairs] == ["c", "a", "d", "b", "d", "g", "a", None, "b"]
