@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.device import Judge, open_judge
 from benchmarks.record import command_line
-from evo.data import seed_folder
+from evo.data import shipped_kernels
 from evo.suites import load_suite
 from fitness.backends.backend import Backend, Bound, Tensors
 from fitness.baselines.selection import build_baseline
@@ -118,10 +118,8 @@ def _arguments() -> argparse.Namespace:
 
 def _sources() -> dict[str, Path]:
     """Our own kernels by name."""
-    folder = seed_folder()
-    found = [*sorted(folder.glob("*.cu")), *sorted(folder.with_name("champion").glob("*.cu"))]
     hopper = Path("tests/fitness/kernels/hopper/h1.cu")
-    return {path.stem: path for path in [*found, hopper] if path.exists()}
+    return {path.stem: path for path in [*shipped_kernels(), hopper] if path.exists()}
 
 
 def _lay_out(

@@ -11,11 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.record import argument_parser, print_table
-from evo.data import include_folder
+from evo.data import include_folder, shipped_kernels
 from population.atomic_file import strict_json, write_atomically
 
-ROOT = Path(__file__).parents[1]
-KERNELS = ("champion/hopper_attention.cu", "seed/hopper.cu", "seed/blackwell.cu", "seed/mma.cu", "seed/tiled.cu")
 SOURCES = frozenset({".h", ".hpp", ".cuh", ".cu", ".cpp", ".inl", ".py"})
 LONGER_THAN = 40
 
@@ -37,8 +35,7 @@ def main() -> None:
         for path in files:
             sources |= long_lines(path)
         counts[name] = len(files)
-    kernels = [*(ROOT / "kernels" / name for name in KERNELS), include_folder() / "attention.cuh"]
-    rows = [compare(path, sources) for path in kernels]
+    rows = [compare(path, sources) for path in (*shipped_kernels(), include_folder() / "attention.cuh")]
     record = {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": "python3 -m benchmarks.shared_lines NAME=FOLDER…, of the packages below",

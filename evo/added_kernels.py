@@ -176,7 +176,7 @@ def read_kernel(path: Path) -> AddedKernel:
     """The kernel in a file. Raises ValueError for anything else."""
     try:
         return _kernel_of(parse_json(path.read_bytes().decode("utf-8")))
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"it cannot be read ({error}); put the kernel in again") from error
 
 

@@ -34,8 +34,12 @@ def champion_folder() -> Path:
 
 def kernel_path(name: str) -> Path:
     """Where a kernel lies that is named by the name of a shipped one, or by its path."""
-    shipped = (folder / f"{name}.cu" for folder in (seed_folder(), champion_folder()))
-    return next((path for path in shipped if path.is_file()), Path(name))
+    return next((path for path in shipped_kernels() if path.stem == name), Path(name))
+
+
+def shipped_kernels() -> list[Path]:
+    """The files of the shipped kernels: the seeds by their names, then what was bred from them."""
+    return [path for folder in (seed_folder(), champion_folder()) for path in sorted(folder.glob("*.cu"))]
 
 
 def cache_folder(configured: str | None, environment: Mapping[str, str]) -> Path:

@@ -199,11 +199,15 @@ class History:
         evaluation = self.evaluation(individual_id)
         return {} if evaluation is None else evaluation.speedups
 
+    def best_parent(self, attempt: Attempt) -> str:
+        """The id of the parent that gains are told against: the fastest, the first of equals."""
+        return max(attempt.parent_ids, key=self.geomean)
+
     def gain(self, attempt: Attempt) -> float | None:
         """The child's geomean over its best parent's; None without a child that passed."""
         if attempt.child_id is None:
             return None
-        child, parent = self.geomean(attempt.child_id), max(map(self.geomean, attempt.parent_ids))
+        child, parent = self.geomean(attempt.child_id), self.geomean(self.best_parent(attempt))
         return child / parent if child > 0.0 and parent > 0.0 else None
 
     def attempt_of(self, individual_id: str) -> Attempt | None:

@@ -8,10 +8,10 @@ from typing import Final
 
 from evo.added_kernels import kernel_files, read_kernel
 from evo.config import EvolutionKind
+from evo.data import kernel_path
 from evo.run_list import RunState, list_runs
 from evo.run_options import earlier_overrides, has_options, join_options
 from evo.run_settings import flatten_settings, recorded_settings
-from evo.seeds import kernel_path
 from evo.settings import ConfigError
 from fitness.faults import CandidateFault
 from fitness.manifest import read_manifest
@@ -25,10 +25,10 @@ _MARKER: Final = re.compile(r"^(?:<{7}|\|{7}|>{7}) ", re.MULTILINE)
 
 
 def read_source(name: str) -> str:
-    """The text of a kernel's file or of a shipped seed, normalised. Raises ConfigError for what is no kernel."""
+    """The text of a kernel's file or of a shipped one, normalised. Raises ConfigError for what is no kernel."""
     path = kernel_path(name)
     if not path.is_file():
-        raise ConfigError(f"{path}: no such file; expected a kernel's .cu file, or the name of a shipped seed")
+        raise ConfigError(f"{path}: no such file; expected a kernel's .cu file, or the name of a shipped one")
     try:
         with path.open("rb") as file:
             content = file.read(MOST_BYTES + 1)

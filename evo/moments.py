@@ -96,7 +96,7 @@ def _lineage_attempt(history: History, attempt: Attempt) -> LineageAttempt:
     return LineageAttempt(
         status=str(evaluation.status),
         geomean=evaluation.geomean if evaluation.status is Status.PASSED else None,
-        parent_geomean=max(map(history.geomean, attempt.parent_ids)) or None,
+        parent_geomean=history.geomean(history.best_parent(attempt)) or None,
         suspicion=_suspicion(history, attempt),
         noise=history.noise(child),
         claim=attempt.claim,

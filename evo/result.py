@@ -62,7 +62,7 @@ def read_result(run: RunFolder) -> dict[str, Any] | None:
         result = parse_json(run.result.read_bytes().decode("utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (OSError, ValueError) as error:
         raise RunFolderError(f"{run.result} cannot be read ({error}); resume the run, which writes it again") from error
     if not isinstance(result, dict) or not isinstance(result.get("stop_reason"), str):
         raise RunFolderError(f"{run.result} is no result of a run; resume the run, which writes it again")

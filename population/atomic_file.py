@@ -45,8 +45,11 @@ def strict_json(value: object, *, sort_keys: bool = True, indent: int | None = N
 
 
 def parse_json(text: str) -> Any:  # noqa: ANN401  # JSON is whatever was written
-    """The value of a JSON text. Raises ValueError for anything else, NaN, Infinity and 1e999 included."""
-    return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    """The value of a JSON text. Raises ValueError for anything else: NaN, Infinity, 1e999, what is nested too deep."""
+    try:
+        return json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
 
 
 def _require_text_keys(value: object) -> None:

@@ -91,7 +91,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        expected = "expected the path of a .cu file, or the name of a shipped seed"
+        expected = "expected the path of a .cu file, or the name of a shipped one"
         raise ConfigError(f"verify: {path} cannot be read ({error}); {expected}") from error
 
 

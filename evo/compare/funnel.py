@@ -36,8 +36,7 @@ def funnel_of(attempts: Sequence[Attempt], history: History) -> Funnel:
 def _funnel_of_one(attempt: Attempt, history: History) -> Funnel:
     outcome = question_outcome(history, attempt)
     child = history.evaluation(attempt.child_id) if outcome.compiled and attempt.child_id else None
-    parent = max(attempt.parent_ids, key=history.geomean)
-    gain = outcome.gain
+    gain, parent = outcome.gain, history.best_parent(attempt)
     replied = attempt.outcome is not Outcome.UNANSWERED
     return Funnel(
         questions=1,

@@ -129,7 +129,7 @@ def _parsed(raw: bytes, place: str) -> dict[str, Any]:
         raise TraceError(f"{place}: the trace is cut off there; copy it again")
     try:
         line = parse_json(raw.decode("ascii"))
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise TraceError(f"{place} is no line of a trace: {error}; expected what evo trace export wrote") from error
     if not isinstance(line, dict) or not isinstance(line.get("kind"), str):
         raise TraceError(f"{place} is no line of a trace; expected a JSON object with a kind")

@@ -16,7 +16,7 @@ from evo.answerers.replay import ReplayAnswerer
 from evo.config import AnswererConfig, AnswererKind, Config, QuestionsConfig, SelectionKind, StopConfig
 from evo.data import champion_folder
 from evo.loop import evolve
-from evo.seeds import is_shipped, read_seeds
+from evo.seeds import read_seeds
 from evo.settings import ConfigError
 from evo.stop import StopSearch
 from evo.toolbox import build_answerer, build_bank, build_sampler, named_rng, read_template
@@ -158,7 +158,6 @@ def test_seeds_by_name_and_by_path(tmp_path: Path) -> None:
     assert "attention_forward" in tiled
     assert mine == SOURCE
     [champion] = read_seeds(["hopper_attention"])
-    assert is_shipped("hopper_attention")
     assert champion == (champion_folder() / "hopper_attention.cu").read_text(encoding="utf-8")
 
 

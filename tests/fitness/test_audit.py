@@ -260,3 +260,16 @@ def test_the_sanitizer_gets_a_small_scenario_of_each_build():
     names = [plan.scenario.name for plan, _ in asked[0].plans]
     assert names == ["b1 h2/1 s64 d32 causal bf16", "b1 h2/1 s64 d64 causal bf16"]
     assert {binary for _, binary in asked[0].plans} == {Path("right")}
+
+
+def test_what_has_no_room_for_a_twin_is_not_timed_in_bulk():
+    device = Device()
+    large = scenario(batch=1 << 14, seqlen_q=4096, seqlen_k=4096)
+    judge = evaluator(device, target=replace(TARGET, roof=ROOF))
+    wide = judge.on(Suite(name="wide", scenarios=(*SUITE.scenarios, large)), judge.settings)
+    auditing = Auditor(wide, device, on_gpu=True, sanitizer=Sanitizer(None, {}), rng=random.Random(1))
+    found = {check.name: check for check in auditing.audit(source("right"), wide.evaluate(source("right")))}
+    assert large.name not in {plan.scenario.name for plan in device.examined[0].plan.scenarios}
+    assert found["bulk against single calls"].detail == (
+        "the speedups of 2 scenarios agree within 5%; the others take less than 0.05 ms, or move more than 4 GiB"
+    )
