@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from fitness.backends.host import HostBackend, HostBound, last_level_cache_bytes
+from fitness.backends.host import HostBackend, HostBound
 from fitness.backends.host_compiler import HostCompiler
-from fitness.backends.host_memory import GuardedBuffer
-from fitness.backends.nan_words import nan_generator
 from fitness.build_cache import BuildCache
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
@@ -290,34 +288,3 @@ def test_a_captured_call_is_made_at_once_and_then_for_each_run_and_each_timing(b
 def test_no_threads_are_refused():
     with pytest.raises(EnvironmentFault, match="0 threads; expected at least 1"):
         HostBackend(threads=0)
-
-
-def test_the_largest_cache_is_the_last(tmp_path):
-    for index, size in enumerate(("48K", "1024K", "32768K")):
-        (tmp_path / f"index{index}").mkdir()
-        (tmp_path / f"index{index}" / "size").write_text(f"{size}\n", encoding="ascii")
-
-    assert last_level_cache_bytes(tmp_path) == 32 << 20
-    assert last_level_cache_bytes(tmp_path / "nothing") == 32 << 20
-
-
-class TestGuardedBuffer:
-    @pytest.mark.parametrize("size", [2, 16, 60, 4096, 5000])
-    def test_it_ends_at_the_guard_page_but_for_its_alignment(self, size):
-        buffer = GuardedBuffer("o", size)
-
-        assert buffer.address % 16 == 0
-        assert (buffer.address + size + 15) // 16 * 16 % 4096 == 0
-        assert buffer.violation() == ""
-
-    def test_its_tensor_is_the_memory_itself(self):
-        buffer = GuardedBuffer("o", 24)
-        tensor = buffer.tensor(torch.bfloat16, (3, 4))
-        buffer.poison(nan_generator(torch.device("cpu")))
-        assert tensor.isnan().all()
-        tensor.fill_(1.0)
-        buffer.clear()
-
-        assert tensor.eq(0).all()
-        assert tensor.data_ptr() == buffer.address
-        assert buffer.violation() == ""
