@@ -52,11 +52,11 @@ def record_sittings(archive: Archive, sittings: Mapping[Path, Sitting], note: Ca
             note(f"{path} differs from what was told first, which counts")
 
 
-def parents_beside(archive: ArchiveReader) -> dict[str, Mapping[str, Evaluation]]:
+def parents_beside(run: str, archive: ArchiveReader) -> dict[str, Mapping[str, Evaluation]]:
     """By a child's id the evaluations of parents of the sitting that measured it; without a child whose sitting is not
     known, or of which several say otherwise. Raises ArchiveError for an event that is no sitting.
     """
-    sittings = [_recorded(event) for event in archive.events_of(REMEASURED_EVENT)]
+    sittings = [_recorded(run, event) for event in archive.events_of(REMEASURED_EVENT)]
     found: dict[str, Mapping[str, Evaluation]] = {}
     for evaluation in archive.evaluations() if sittings else ():
         name, known_by = evaluation.individual_id, checksum(evaluation.record)
@@ -72,7 +72,7 @@ def _usable(
     usable = {}
     for name, evaluation in sitting.parents.items():
         if name not in sources:
-            files.note(f"{path}: {name} is no parent of this run, so job.json was altered; it is written anew")
+            files.note(f"{path}: {name} is no parent of this run; a candidate is measured by evo evaluate once more")
         elif refusal := files.job.refusal(sources[name], evaluation):
             files.note(f"{path} is not taken: {name}: {refusal}")
             return {}
@@ -83,10 +83,10 @@ def _usable(
     return usable
 
 
-def _recorded(event: EventRecord) -> Sitting:
+def _recorded(run: str, event: EventRecord) -> Sitting:
     try:
         return Sitting.from_json(parse_json(event.record))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ArchiveError(
-            f"event {event.kind} {event.key}: no sitting ({error!r}); was it recorded by another version of evo?"
+            f"{run}: event {event.kind} {event.key} is no sitting ({error!r}); was another version of evo at work?"
         ) from error

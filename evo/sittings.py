@@ -1,4 +1,4 @@
-"""measured/again/: one file a sitting, with the figures that the parents had in it and the children measured beside them.
+"""measured/again/: a file for each sitting, with what the parents were in it and the children measured beside them.
 
 A child is named with the checksum of its evaluation. So one that another sitting measured anew, or whose file was
 carried over from another machine, is never taken for this sitting's.
@@ -42,7 +42,7 @@ class Sitting:
         return cls(parents=parents, children=children)
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class SittingFile:
     """The file of the sitting under way. It is there from the first child on, for before that it says nothing."""
 
@@ -55,8 +55,10 @@ class SittingFile:
         self._parents[name] = evaluation
 
     def add_child(self, name: str, evaluation: Evaluation) -> None:
-        """A child was measured; to be called before its own file is written, for a child without a sitting is lost
-        to it, and a sitting with a child too many is not. Raises RunFolderError where the file cannot be written.
+        """A child was measured; to be called before its own file is written, so that none lies there without its
+        sitting. One that is named and then lost is measured anew and has another checksum.
+
+        Raises RunFolderError where the file cannot be written.
         """
         self._children[name] = checksum(strict_json(evaluation.to_json()))
         if not self._parents:

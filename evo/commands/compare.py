@@ -61,7 +61,9 @@ class _Wanted:
 
 
 def compare(arguments: Sequence[str], console: Console) -> int:
-    """Exit code 0, whatever the comparison says. Raises ConfigError for a bad command line, and RunFault."""
+    """Exit code 0, whatever the comparison says. Raises ConfigError for a bad command line or a run told twice, and
+    RunFault.
+    """
     wanted = _read(arguments)
     outcome, target, by = wanted.outcome, wanted.target, wanted.options.get("by", "style")
     with tempfile.TemporaryDirectory(prefix="evo-compare-") as scratch:

@@ -15,7 +15,7 @@ from population.run_folder import RunFolder
 
 @dataclass(frozen=True, kw_only=True)
 class _Content:
-    """Checksums of what a run asked and measured. Times are in an evaluation, so no two runs on a device agree in it."""
+    """Checksums of what a run asked and measured. An evaluation holds times, so two runs on a device agree in none."""
 
     asked: frozenset[bytes]  # its attempts; of a run that has none yet the settings
     evaluations: frozenset[bytes]

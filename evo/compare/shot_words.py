@@ -91,7 +91,7 @@ def _sittings(shots: Sequence[Shot]) -> list[str]:
     if not right:
         return []
     own, count = sum(right.values()), len(right)
-    told = f'right children whose parents were measured in the same sitting: {own} of {count}'
+    told = f"right children whose parents were measured in the same sitting: {own} of {count}"
     if own == count:
         return [f'{told}; "faster" is within one sitting']
     return [f'{told}; for the others "faster" is against figures from before the questions, perhaps of another sitting']

@@ -59,7 +59,7 @@ def read_shots(name: str, folder: RunFolder) -> list[Shot]:
     with read_archive(folder) as archive:
         attempts = recorded_attempts(archive)
         history = history_of(archive, list(archive.individuals()), attempts)
-        beside = parents_beside(archive)
+        beside = parents_beside(name, archive)
         prompts = {prompt.number: _sha256(prompt.text) for prompt in archive.prompts() if prompt.attempt == 0}
         replies = {reply.number: reply.text for reply in archive.replies()}  # of two attempts the later
     if not attempts:
