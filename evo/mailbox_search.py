@@ -21,7 +21,7 @@ from evo.loop import State, evolve
 from evo.measured import EvaluationsAwaited, MeasuredElsewhere, MeasuredFiles
 from evo.mutation import RepliesAwaited
 from evo.pending import job_of, publish
-from evo.remeasured import files_of_again, parents_to_measure, record_again
+from evo.remeasured import parents_to_measure, record_sittings, usable_sittings
 from evo.result import first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import Search, prepare_search
@@ -110,7 +110,9 @@ class MailboxSearch:
             standstill = self._go_on(inbox.replies, wanted=None)
         self._notes.extend([*inbox.notes, *self._remarks(inbox)])
         parents = parents_to_measure(self.config, standstill.search.memory.history)
-        record_again(self.archive, files_of_again(standstill.measured), parents)
+        sittings = usable_sittings(standstill.measured, parents)
+        if not isinstance(standstill.stop, EvaluationsAwaited):  # one that is going on would be recorded at every call
+            record_sittings(self.archive, sittings, self._notes.append)
         return self._publish(standstill)
 
     def _require_generations(self) -> None:

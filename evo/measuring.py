@@ -8,10 +8,10 @@ from evo.choices import Settled, settle
 from evo.config import BackendKind, Config
 from evo.judging import EvaluatesAll
 from evo.measured import MeasuredFiles, write_measured
-from evo.pending import CARRY_AGAIN, Job, differences, pending_sources, read_job
-from evo.remeasured import files_of_again, find_again
+from evo.pending import JOB, REMEDY, Job, differences, pending_sources, read_job
 from evo.settings import ConfigError, check_config, compose_config, parse_overrides
 from evo.signals import orderly_stop
+from evo.sittings import new_sitting
 from evo.stop import Interrupted
 from fitness.evaluation import Evaluation
 from fitness.faults import EnvironmentFault
@@ -49,8 +49,8 @@ class Work:
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing is left to be measured."""
-        return not self.sources and not self.again
+        """Whether nothing is left to be measured. Parents are for the sake of candidates."""
+        return not self.sources
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,12 +72,12 @@ def find_work(folder: RunFolder, words: Sequence[str]) -> Work:
     sources, notes = pending_sources(folder.pending)
     files = MeasuredFiles(folder=folder.measured, job=job, note=lambda _text: None)  # what cannot be used is made anew
     parents = {name: sources.pop(name) for name in job.again if name in sources}
-    absent = [path for name in job.again if not (path := folder.pending / f"{name}.cu").exists()]
-    notes += [f"{path} is not there; {CARRY_AGAIN}" for path in absent]
     waiting = {name: source for name, source in sources.items() if files.find(source) is None}
-    if not waiting:  # one sitting has them all
-        again = files_of_again(files)
-        parents = {name: source for name, source in parents.items() if find_again(again, source) is None}
+    if waiting:
+        absent = [path for name in job.again if not (path := folder.pending / f"{name}.cu").exists()]
+        notes += [f"{path} is not there; {REMEDY}" for path in absent]
+    elif parents and not sources:
+        notes.append(f"{folder.pending} holds parents (again in {JOB}) and no candidate; {REMEDY}")
     return Work(
         folder=folder,
         job=job,
@@ -85,7 +85,7 @@ def find_work(folder: RunFolder, words: Sequence[str]) -> Work:
         sources=waiting,
         measured_before=len(sources) - len(waiting),
         notes=tuple(notes),
-        again=parents,
+        again=parents if waiting else {},
     )
 
 
@@ -107,46 +107,50 @@ def measure(
     on_done: Callable[[str, Evaluation], None],
     on_again: Callable[[str, Evaluation], None] = lambda _name, _evaluation: None,
 ) -> Measurements:
-    """Measure it; each evaluation is in its file before `on_done(id, evaluation)` hears of it, or `on_again` of those
-    that are measured once more. They come first: where a sitting is cut off, what it has measured has them beside it.
+    """Measure it; each evaluation is in its file before `on_done(id, evaluation)` hears of it. `on_again` hears of the
+    parents, which come first: where a sitting is cut off, what it has measured has them beside it.
 
     Raises EnvironmentFault where the first evaluation shows that the run began elsewhere; nothing is kept then.
     """
     evaluations: dict[str, Evaluation] = {}
     again: dict[str, Evaluation] = {}
-    files = MeasuredFiles(folder=work.folder.measured, job=work.job, note=lambda _text: None)
-    further = files_of_again(files)
+    sitting = new_sitting(work.folder.measured)
+
+    def keep_parent(name: str, source: str, evaluation: Evaluation) -> None:
+        _require_of_job(work.job, source, evaluation)
+        sitting.add_parent(name, evaluation)
+        again[name] = evaluation
+        on_again(name, evaluation)
+
+    def keep(name: str, source: str, evaluation: Evaluation) -> None:
+        _require_of_job(work.job, source, evaluation)
+        sitting.add_child(name, evaluation)
+        write_measured(work.folder.measured, source, evaluation)
+        evaluations[name] = evaluation
+        on_done(name, evaluation)
+
     try:
         with orderly_stop(), open_workbench(work.config, settled, machine) as evaluator:
-            _measure(work.again, evaluator, _Kept(files=further, evaluations=again, on_done=on_again))
-            _measure(work.sources, evaluator, _Kept(files=files, evaluations=evaluations, on_done=on_done))
+            _measure(work.again, evaluator, keep_parent)
+            _measure(work.sources, evaluator, keep)
     except Interrupted as interruption:
         return Measurements(evaluations=evaluations, again=again, interruption=interruption)
     return Measurements(evaluations=evaluations, again=again)
 
 
-@dataclass(frozen=True, kw_only=True)
-class _Kept:
-    """Where evaluations go as they come."""
-
-    files: MeasuredFiles
-    evaluations: dict[str, Evaluation]
-    on_done: Callable[[str, Evaluation], None]
-
-    def keep(self, name: str, source: str, evaluation: Evaluation) -> None:
-        if refusal := self.files.job.refusal(source, evaluation):
-            raise EnvironmentFault(f"nothing is kept: {refusal}; measure where the run began, or begin another run")
-        write_measured(self.files.folder, source, evaluation)
-        self.evaluations[name] = evaluation
-        self.on_done(name, evaluation)
-
-
-def _measure(sources: Mapping[str, str], evaluator: EvaluatesAll, kept: _Kept) -> None:
+def _measure(
+    sources: Mapping[str, str], evaluator: EvaluatesAll, keep: Callable[[str, str, Evaluation], None]
+) -> None:  # fmt: skip
     items = list(sources.items())
     if items:
         evaluator.evaluate_all(
-            [source for _, source in items], on_done=lambda place, evaluation: kept.keep(*items[place], evaluation)
+            [source for _, source in items], on_done=lambda place, evaluation: keep(*items[place], evaluation)
         )
+
+
+def _require_of_job(job: Job, source: str, evaluation: Evaluation) -> None:
+    if refusal := job.refusal(source, evaluation):
+        raise EnvironmentFault(f"nothing is kept: {refusal}; measure where the run began, or begin another run")
 
 
 def _configuration(job: Job, words: Sequence[str]) -> Config:

@@ -25,7 +25,7 @@ JOB = "job.json"
 SCHEMA = 1
 
 _ID = re.compile(r"k[0-9a-f]{12}")
-CARRY_AGAIN = "carry the folder here again, or let evo ask or evo tell write it again"
+REMEDY = "carry the folder here again, or let evo ask or evo tell write it again"
 _PARTS: Mapping[str, type] = {
     "backend": BackendConfig, "baseline": BaselineConfig, "suite": SuiteConfig, "judge": JudgeConfig,
 }  # fmt: skip
@@ -94,11 +94,11 @@ def read_job(pending: Path) -> Job:
         again = _ids(record.get("again", []))
         return Job(**parts, environment=None if began is None else Environment(**began), again=again)
     except FileNotFoundError as error:
-        raise EnvironmentFault(f"{path} is not there, so there is nothing to measure; {CARRY_AGAIN}") from error
+        raise EnvironmentFault(f"{path} is not there, so there is nothing to measure; {REMEDY}") from error
     except KeyError as error:
-        raise EnvironmentFault(f"{path}: {error} is missing; {CARRY_AGAIN}") from error
+        raise EnvironmentFault(f"{path}: {error} is missing; {REMEDY}") from error
     except (OSError, ValueError, TypeError, OmegaConfBaseException) as error:
-        raise EnvironmentFault(f"{path} cannot be used ({error}); {CARRY_AGAIN}") from error
+        raise EnvironmentFault(f"{path} cannot be used ({error}); {REMEDY}") from error
 
 
 def publish(pending: Path, job: Job, sources: Sequence[str]) -> None:

@@ -12,6 +12,7 @@ from evo.commands.compare_shots import show_shots
 from evo.compare.files import as_csv, as_json
 from evo.compare.outcomes import Outcome
 from evo.compare.plots import picture, require_plots
+from evo.compare.repeats import require_different
 from evo.compare.runs import find_runs, read_run
 from evo.compare.shots import are_single_shots
 from evo.compare.summary import compare_runs
@@ -60,7 +61,9 @@ class _Wanted:
 
 
 def compare(arguments: Sequence[str], console: Console) -> int:
-    """Exit code 0, whatever the comparison says. Raises ConfigError for a bad command line, and RunFault."""
+    """Exit code 0, whatever the comparison says. Raises ConfigError for a bad command line or a run told twice, and
+    RunFault.
+    """
     wanted = _read(arguments)
     outcome, target, by = wanted.outcome, wanted.target, wanted.options.get("by", "style")
     with tempfile.TemporaryDirectory(prefix="evo-compare-") as scratch:
@@ -71,6 +74,7 @@ def _compared(
     wanted: _Wanted, outcome: Outcome, target: float | None, by: str, scratch: Path, console: Console
 ) -> int:
     found = _found(wanted.names, scratch)
+    require_different(found)
     if are_single_shots(found):
         return show_shots(found, wanted.options, wanted.files, console)
     if "--plot" in wanted.files:

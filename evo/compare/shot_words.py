@@ -38,7 +38,7 @@ def shot_cautions(runs: Sequence[Run], shots: Sequence[Shot]) -> list[str]:
         *_different_questions(by_style),
         *_nameless(by_style),
         *_same_prompts(by_style),
-        _sitting(shots),
+        *_sittings(shots),
         _dependent(shots),
     ]
 
@@ -86,15 +86,15 @@ def _dependent(shots: Sequence[Shot]) -> str:
     )
 
 
-def _sitting(shots: Sequence[Shot]) -> str:
-    parents = {(shot.run, shot.parent): shot.parent_again for shot in shots}
-    again, count = sum(parents.values()), len(parents)
-    earlier = '"faster" is against figures from before the questions, perhaps of another sitting'
-    if again == count:
-        return f'parents measured again beside their children: all {count}; "faster" is within one sitting'
-    if again:
-        return f"parents measured again beside their children: {again} of {count}; for the others {earlier}"
-    return f"no parent was measured again beside its children: {earlier}"
+def _sittings(shots: Sequence[Shot]) -> list[str]:
+    right = {(shot.run, shot.child): shot.same_sitting for shot in shots if shot.child and shot.gain is not None}
+    if not right:
+        return []
+    own, count = sum(right.values()), len(right)
+    told = f"right children whose parents were measured in the same sitting: {own} of {count}"
+    if own == count:
+        return [f'{told}; "faster" is within one sitting']
+    return [f'{told}; for the others "faster" is against figures from before the questions, perhaps of another sitting']
 
 
 def _verdict(pair: StylePair, tests: int) -> str:

@@ -9,10 +9,11 @@ from evo.compare.funnel import Funnel, funnel_of
 from evo.compare.promises import best_scenario_gain, promised_gain
 from evo.compare.runs import history_of
 from evo.history import Attempt, History, Outcome
-from evo.remeasured import recall_again
+from evo.remeasured import parents_beside
 from evo.reply import read_notes
 from evo.run_settings import recorded_settings
 from evo.settings import ConfigError
+from fitness.evaluation import Evaluation
 from population.archive_reader import read_archive
 from population.run_folder import RunFolder
 
@@ -27,6 +28,7 @@ class Shot:
     layer: str
     style: str
     outcome: str
+    child: str  # the kernel's id; "" without one
     status: str  # of the kernel's evaluation; "" where there is no kernel
     gain: float | None  # over the parent; 1.0 for the parent given back; None without a right kernel
     noise: float  # of the gain's child, as a share (evo/noise.py); the parent's where it was given back
@@ -35,7 +37,7 @@ class Shot:
     promised: float | None  # see promises.py; None where the reply names none
     best_scenario: float | None  # the greatest gain of any scenario; None without a right kernel
     funnel: Funnel
-    parent_again: bool = False  # whether the parent was measured once more, beside its children
+    same_sitting: bool  # whether the gain is over what the parent was in the sitting of its child
 
     @property
     def pair(self) -> tuple[str, str, str]:
@@ -57,15 +59,21 @@ def read_shots(name: str, folder: RunFolder) -> list[Shot]:
     with read_archive(folder) as archive:
         attempts = recorded_attempts(archive)
         history = history_of(archive, list(archive.individuals()), attempts)
-        again = recall_again(archive, history)
+        beside = parents_beside(name, archive)
         prompts = {prompt.number: _sha256(prompt.text) for prompt in archive.prompts() if prompt.attempt == 0}
         replies = {reply.number: reply.text for reply in archive.replies()}  # of two attempts the later
     if not attempts:
         raise ConfigError(f"compare: {name}: its shots are not all judged; go on with the run first")
-    shots = [_shot(name, attempt, history, replies.get(attempt.number, "")) for attempt in attempts]
     return [
-        replace(shot, prompt_sha256=prompts.get(attempt.number, ""), parent_again=shot.parent in again)
-        for shot, attempt in zip(shots, attempts, strict=True)
+        _shot(
+            name,
+            attempt,
+            history,
+            _parent_beside(attempt, history, beside),
+            prompt_sha256=prompts.get(attempt.number, ""),
+            reply=replies.get(attempt.number, ""),
+        )
+        for attempt in attempts
     ]
 
 
@@ -74,10 +82,13 @@ def _is_single_shot(folder: RunFolder) -> bool:
         return recorded_settings(archive).get("single_shot.questions") is not None
 
 
-def _shot(run: str, attempt: Attempt, history: History, reply: str) -> Shot:
-    evaluation = None if attempt.child_id is None else history.evaluation(attempt.child_id)
-    parent = history.evaluation(attempt.parent_ids[0])
-    gain = 1.0 if attempt.outcome is Outcome.NO_CHANGE else history.gain(attempt)
+def _shot(
+    run: str, attempt: Attempt, history: History, beside: Evaluation | None, *, prompt_sha256: str, reply: str
+) -> Shot:  # fmt: skip
+    known = _known(attempt, history, beside)
+    parent = known.evaluation(attempt.parent_ids[0])
+    evaluation = None if attempt.child_id is None else known.evaluation(attempt.child_id)
+    gain = 1.0 if attempt.outcome is Outcome.NO_CHANGE else known.gain(attempt)
     measured = attempt.parent_ids[0] if attempt.outcome is Outcome.NO_CHANGE else attempt.child_id
     if attempt.outcome is Outcome.DUPLICATE:  # another style came to the same kernel first; it is this one's too
         attempt = replace(attempt, outcome=Outcome.CHILD)
@@ -88,15 +99,38 @@ def _shot(run: str, attempt: Attempt, history: History, reply: str) -> Shot:
         layer=attempt.layer,
         style=attempt.style,
         outcome=str(attempt.outcome),
+        child=attempt.child_id or "",
         status="" if evaluation is None else str(evaluation.status),
         gain=gain,
-        noise=0.0 if measured is None else history.noise(measured),
-        prompt_sha256="",
+        noise=0.0 if measured is None else known.noise(measured),
+        prompt_sha256=prompt_sha256,
         reply_characters=len(reply),
         promised=promised_gain(read_notes(reply).expectation),
         best_scenario=best_scenario_gain(evaluation, parent) if evaluation and parent and gain else None,
-        funnel=funnel_of([attempt], history),
+        funnel=funnel_of([attempt], known),
+        same_sitting=beside is not None,
     )
+
+
+def _parent_beside(
+    attempt: Attempt, history: History, beside: Mapping[str, Mapping[str, Evaluation]]
+) -> Evaluation | None:  # fmt: skip
+    """The parent in the sitting of its child; None where that is not known, and where an audit refused the parent."""
+    parent = attempt.parent_ids[0]
+    if attempt.child_id is None or history.geomean(parent) == 0.0:
+        return None
+    return beside.get(attempt.child_id, {}).get(parent)
+
+
+def _known(attempt: Attempt, history: History, beside: Evaluation | None) -> History:
+    """What one shot is told by: its own two evaluations, for each child may have its parent's of another sitting."""
+    known = History()
+    for name in (attempt.parent_ids[0], attempt.child_id):
+        if name is not None and (evaluation := history.evaluation(name)):
+            known.add_evaluation(name, evaluation)
+    if beside is not None:
+        known.add_evaluation(attempt.parent_ids[0], beside)
+    return known
 
 
 def _sha256(text: str) -> str:

@@ -48,6 +48,8 @@ def made(
     right = int(gain is not None)
     funnel = Funnel(questions=1, replies=int(replied), readable=int(replied), unwarned=right, right=right)
     return Shot(
-        run=run, parent=parent, question=question, layer="memory", style=style, outcome="child", status="",
+        run=run, parent=parent, question=question, layer="memory", style=style, outcome="child",
+        child=f"{question} {style}" if right else "", status="",
         gain=gain, noise=noise, prompt_sha256="", reply_characters=0, promised=None, best_scenario=None, funnel=funnel,
+        same_sitting=False,
     )  # fmt: skip

@@ -61,8 +61,8 @@ def test_cautions_tell_what_is_repeated_unnamed_or_of_different_sets() -> None:
         "their pairs are",
         "prompts of bare do not name the question: their layer is that of the question that they are compared with",
         "fewer distinct prompts than shots (bare 1 for 2): replies to the very same text are not independent",
-        'no parent was measured again beside its children: "faster" is against figures from before the questions, '
-        "perhaps of another sitting",
+        'right children whose parents were measured in the same sitting: 0 of 8; for the others "faster" is against '
+        "figures from before the questions, perhaps of another sitting",
         "shots about one parent are not independent, and there are 2 parents: all that is pooled, p and pairs needed "
         "included, takes them as if they were; the mean of parents' means does not",
     ]

@@ -1,0 +1,50 @@
+"""Runs that are told twice: a copy counts as another sample wherever runs or their shots are pooled."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from itertools import combinations
+
+from evo.attempt_events import recorded_attempts
+from evo.run_settings import recorded_settings
+from evo.settings import ConfigError
+from population.archive_reader import read_archive
+from population.atomic_file import strict_json
+from population.run_folder import RunFolder
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Content:
+    """Checksums of what a run asked and measured. An evaluation holds times, so two runs on a device agree in none."""
+
+    asked: frozenset[bytes]  # its attempts; of a run that has none yet the settings
+    evaluations: frozenset[bytes]
+
+    def begins(self, other: "_Content") -> bool:
+        """Whether the other is this run, perhaps gone on with."""
+        return self.asked <= other.asked and self.evaluations <= other.evaluations
+
+
+def require_different(runs: Mapping[str, RunFolder]) -> None:
+    """Raise ConfigError where two of these runs are one: the same attempts, and evaluations to the last digit."""
+    contents = {name: _content(folder) for name, folder in runs.items()}
+    for one, other in combinations(contents, 2):
+        if contents[one].begins(contents[other]) or contents[other].begins(contents[one]):
+            raise ConfigError(
+                f"compare: {one} and {other} are one run, told twice: equal attempts and, to the last digit, equal "
+                "evaluations; leave one out"
+            )
+
+
+def _content(folder: RunFolder) -> _Content:
+    with read_archive(folder) as archive:
+        attempts = [each.to_json() for each in recorded_attempts(archive)]
+        asked = attempts or [recorded_settings(archive)]
+        return _Content(
+            asked=frozenset(_checksum(strict_json(each)) for each in asked),
+            evaluations=frozenset(_checksum(f"{each.individual_id} {each.record}") for each in archive.evaluations()),
+        )
+
+
+def _checksum(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8")).digest()
