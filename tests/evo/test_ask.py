@@ -168,7 +168,7 @@ def test_a_bare_name_is_a_run_among_the_runs(tmp_path: Path) -> None:
         (["RUN", "suite=smoke", "answerer=openai", "answerer.model=m"], "answerer=openai: a run by files is answered"),
         (["RUN", "suite=smoke", "seeds=[nothing]"], "seeds: 'nothing' cannot be read"),
         (["RUN", "suite=smoke", "seeds=[naive]", "questions.files=[no.yaml]"], "no.yaml: cannot be read"),
-        (["RUN", "suite=smoke"], "the seed is chosen where candidates are measured; name it at evo ask, as in seeds=[mm"),
+        (["RUN", "suite=smoke"], "is chosen where candidates are measured; name it at evo ask, as in seeds=[mma]"),
         (["RUN", "suite=smoke", "backend=host"], "name it at evo ask, as in seeds=[tiled]"),
         (["RUN", "suite=smoke", "backend=host", "seeds=[tiled,mma]"],
          "seeds: mma targets sm_80, and the host backend runs portable kernels only; name such a one, as in seeds=["),
