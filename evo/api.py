@@ -44,7 +44,7 @@ def tell(run: str | Path, replies: Mapping[Key, Reply], *, partial: bool = False
     With `partial`, questions that are still without a reply count as unanswered from now on.
     """
     inbox = Inbox(replies=replies)
-    return mailbox_run.tell(str(run), lambda _folder, _config: inbox, partial=partial, console=Console(quiet=True))
+    return mailbox_run.tell(str(run), lambda _search: inbox, partial=partial, console=Console(quiet=True))
 
 
 def evaluate(run: str | Path, options: Sequence[str] = ()) -> dict[str, Evaluation]:

@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rich.console import Console
 
 from evo.answerers.mailbox import Inbox
-from evo.config import AnswererKind, Config
+from evo.config import AnswererKind, BackendKind, Config
 from evo.console import RunConsole
 from evo.mailbox_search import MailboxSearch, Waiting
+from evo.preflight import refuse_seeds_not_for_host
 from evo.run_options import (
     Options,
     earlier_overrides,
@@ -27,6 +29,11 @@ from population.faults import RunFolderError
 from population.run_folder import RunFolder, open_run_folder
 
 ANSWERED_BY_FILES = "answerer=mailbox"
+KNOBS_ONLY = (
+    "on the host backend a reply that changes more than knob values is INVALID for good; to have a model's code run, "
+    "with the rights of whoever measures, say backend.run_model_code=true at evo ask before it is measured, and at "
+    "evo evaluate"
+)
 
 
 def ask(name: str, words: Sequence[str], *, count: int | None, console: Console) -> Waiting:
@@ -43,16 +50,17 @@ def ask(name: str, words: Sequence[str], *, count: int | None, console: Console)
     earlier = earlier_overrides(folder) if has_options(folder) else [ANSWERED_BY_FILES]
     options = join_options(merged_overrides(earlier, words))
     _check(options.config)
-    if not folder.archive.exists():
+    begins = not folder.archive.exists()
+    if begins:
         _make(folder, options)
     with _opened(folder, options.config, console) as search:
         waiting = search.ask(count)
     if list(options.words) != earlier:
         keep_options(folder, options)  # only now, for a run may refuse them
-    return waiting
+    return replace(waiting, notes=(*_warnings(options.config), *waiting.notes)) if begins else waiting
 
 
-def tell(name: str, read: Callable[[RunFolder, Config], Inbox], *, partial: bool, console: Console) -> Waiting:
+def tell(name: str, read: Callable[[MailboxSearch], Inbox], *, partial: bool, console: Console) -> Waiting:
     """Go on with a run by what has come in: the replies that `read` gives, and the measured candidates.
 
     With `partial`, questions without a reply count as unanswered from now on. Raises as `ask` does.
@@ -61,7 +69,7 @@ def tell(name: str, read: Callable[[RunFolder, Config], Inbox], *, partial: bool
     options = join_options(earlier_overrides(folder))
     _check(options.config)
     with _opened(folder, options.config, console) as search:
-        return search.tell(read(folder, options.config), partial=partial)
+        return search.tell(read(search), partial=partial)
 
 
 @contextmanager
@@ -81,12 +89,21 @@ def _check(config: Config) -> None:
         where = "where candidates are measured"
         raise ConfigError(f"suite=auto is settled {where}; name one at evo ask, as in suite=core26")
     if config.seeds is None:
-        raise ConfigError("the seed is chosen where candidates are measured; name it at evo ask, as in seeds=[mma]")
+        seed = "tiled" if config.backend.kind is BackendKind.host else "mma"
+        where = "where candidates are measured"
+        raise ConfigError(f"the seed is chosen {where}; name it at evo ask, as in seeds=[{seed}]")
+
+
+def _warnings(config: Config) -> tuple[str, ...]:
+    """What is worth knowing when a run begins."""
+    native = config.backend.kind is BackendKind.host
+    return (KNOBS_ONLY,) if native and not config.backend.run_model_code else ()
 
 
 def _make(folder: RunFolder, options: Options) -> None:
     """The folder of a new run, all but its archive; one that was cut off at that is finished."""
     require_files(options.config)
+    refuse_seeds_not_for_host(options.config)
     path = folder.path
     own = {each.name for each in folder.subfolders} | {folder.lock.name, ".hydra"}
     try:

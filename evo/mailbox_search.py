@@ -67,7 +67,8 @@ class Waiting:
     candidates: tuple[str, ...]  # ids of what is to be measured, or can be while replies are out
     again: tuple[str, ...]  # ids of parents that are to be measured once more beside those
     ended: str  # why the search is over; "" while it is not
-    notes: tuple[str, ...]  # what was found and could not be used
+    model: str  # who answers where a reply does not say; "" where that is to be said with the replies
+    notes: tuple[str, ...]  # what was found and could not be used, or is worth knowing
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,6 +116,11 @@ class MailboxSearch:
             record_sittings(self.archive, sittings, self._notes.append)
         return self._publish(standstill)
 
+    def is_new(self, key: Key) -> bool:
+        """Whether a reply under that key is none that was told before, or that came too late."""
+        late = self.archive.event(GIVEN_UP_EVENT, mail_name(*key)) is not None
+        return not late and self.archive.reply(*key) is None
+
     def _require_generations(self) -> None:
         if self.config.evolution.kind is EvolutionKind.steady:
             raise ConfigError(f"{self.folder.path}: a steady search (evolution=steady) is not exchanged by files")
@@ -128,6 +134,8 @@ class MailboxSearch:
         if environment is not None:  # before that, nothing is measured that other settings could spoil
             require_same_settings(self.archive, fixed_settings(self.config, settled))
         search = prepare_search(self.config, settled, self.bank, self.archive, self.folder, self._notes.append)
+        if search.checkpoint is None:  # after that, the seeds are the archive's
+            self._require_same_seeds()
         answerer = MailboxAnswerer(outbox=self.folder.outbox, replies=replies, given_up=self._given_up())
         with open_report(self.config, self.folder, self.archive, self._notes.append) as report:
             toolbox = search.toolbox(MeasuredElsewhere(measured), self.console, answerer, report)
@@ -153,6 +161,16 @@ class MailboxSearch:
                 return evaluation.environment
         return None
 
+    def _require_same_seeds(self) -> None:
+        names = self.config.seeds or ()
+        seeds = list(map(individual_id, read_seeds(names)))
+        begun = self.archive.seed_ids()
+        if begun != set(seeds[: len(begun)]):
+            raise ConfigError(
+                f"seeds=[{','.join(names)}]: {self.folder.path} began with other seeds, or with another text of these; "
+                "to search from these, begin a run of another name"
+            )
+
     def _publish(self, standstill: _Standstill) -> Waiting:
         """Put into pending/ what is to be measured, write the result so far, and say what is waited for."""
         stop, history = standstill.stop, standstill.search.memory.history
@@ -174,6 +192,7 @@ class MailboxSearch:
             candidates=tuple(map(individual_id, sources)),
             again=job.again,
             ended=stop.reason if over else "",
+            model=self.config.answerer.model or "",
             notes=tuple(dict.fromkeys(self._notes)),
         )
 

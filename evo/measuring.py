@@ -43,7 +43,7 @@ class Work:
     job: Job
     config: Config
     sources: Mapping[str, str]
-    measured_before: int
+    measured_before: int  # evaluations that lie in measured/, of whatever generation
     notes: tuple[str, ...]  # a sentence for each file that could not be used
     again: Mapping[str, str] = field(default_factory=dict)  # the sources that are measured once more, before those
 
@@ -83,7 +83,7 @@ def find_work(folder: RunFolder, words: Sequence[str]) -> Work:
         job=job,
         config=config,
         sources=waiting,
-        measured_before=len(sources) - len(waiting),
+        measured_before=sum(path.stem not in waiting for path in folder.measured.glob("*.json")),
         notes=tuple(notes),
         again=parents if waiting else {},
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from evo.choices import Settled
 from evo.config import AnswererKind, BackendKind, Config
-from evo.seeds import is_shipped, read_seeds
+from evo.seeds import is_shipped, read_seed, read_seeds
 from evo.settings import ConfigError
 from fitness.faults import CandidateFault
 from fitness.manifest import read_manifest
@@ -39,6 +39,27 @@ def _refuse_native_code(config: Config, seeds: Sequence[str]) -> None:
                 f"seeds: {name} would run natively on the host backend, with your rights, and so would its children; "
                 "to allow that, add backend.run_model_code=true"
             )
+
+
+def refuse_seeds_not_for_host(config: Config) -> None:
+    """Raises ConfigError where the host backend is named and can never run one of the seeds."""
+    if config.backend.kind is not BackendKind.host:
+        return
+    for name in config.seeds or []:
+        if targets := _other_targets(read_seed(name)):
+            raise ConfigError(
+                f"seeds: {name} targets {', '.join(targets)}, and the host backend runs portable kernels only; name "
+                "such a one, as in seeds=[tiled]"
+            )
+
+
+def _other_targets(source: str) -> tuple[str, ...]:
+    """A kernel's targets where it is not portable; none where it is."""
+    try:
+        manifest = read_manifest(source)
+    except CandidateFault:
+        return ()  # the judge says better what is wrong with it
+    return () if manifest.portable else manifest.targets
 
 
 def _can_be_turned(source: str) -> bool:

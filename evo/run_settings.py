@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Any
 
 from evo.choices import Settled
-from evo.config import Config
+from evo.config import AnswererKind, Config
 from evo.settings import ConfigError
 from population.archive import Archive
 from population.archive_reader import ArchiveReader
@@ -55,6 +55,13 @@ def recorded_settings(archive: ArchiveReader) -> dict[str, Any]:
     return dict(parse_json(event.record)) if event else {}
 
 
+def as_begun(archive: ArchiveReader, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings; without a model's name where a run by files began without, for each reply there tells its own."""
+    before = recorded_settings(archive)
+    unnamed = before.get("answerer.kind") == AnswererKind.mailbox.value and before.get("answerer.model") is None
+    return {**settings, "answerer.model": None} if unnamed else dict(settings)
+
+
 def fingerprint(settings: Mapping[str, Any]) -> str:
     """Equal for equal settings; stands in every checkpoint."""
     return sha256(strict_json(settings).encode()).hexdigest()
@@ -66,6 +73,7 @@ def require_same_settings(archive: Archive, settings: Mapping[str, Any]) -> None
     if not before:
         archive.record_event(EventRecord(kind=SETTINGS_EVENT, key=_SETTINGS_KEY, record=strict_json(settings)))
         return
+    settings = as_begun(archive, settings)
     differing = [
         f"{key} was {_shown(before.get(key))}, now {_shown(settings.get(key))}"
         for key in sorted({*before, *settings})

@@ -16,7 +16,7 @@ from evo.keeping import Keeper, newest_checkpoint
 from evo.loggers.reporting import NO_REPORT, Report
 from evo.loop import State
 from evo.result import build_result
-from evo.run_settings import fingerprint, fixed_settings
+from evo.run_settings import as_begun, fingerprint, fixed_settings
 from evo.stop import StopSearch
 from evo.toolbox import Memory, build_sampler, build_toolbox, named_rng
 from evo.tracking import Tracker
@@ -72,7 +72,7 @@ def prepare_search(
     config: Config, settled: Settled, bank: Bank, archive: Archive, folder: RunFolder, note: Callable[[str], None]
 ) -> Search:
     """A new search, or the rest of the one that the folder holds. Raises CheckpointError."""
-    settings = fingerprint(fixed_settings(config, settled))
+    settings = fingerprint(as_begun(archive, fixed_settings(config, settled)))
     checkpoint = newest_checkpoint(folder, settings, note)
     memory = Memory(
         archive=archive,

@@ -41,7 +41,8 @@ def evaluate(arguments: Sequence[str], console: Console) -> int:
     for note in work.notes:
         say(f"note: {note}")
     if work.is_done:
-        say(f"nothing waits; {work.measured_before} measured before. Where the run is: evo tell {work.folder.path}")
+        lie = f"{work.measured_before} measured before, in {work.folder.measured}"
+        say(f"nothing waits in {work.folder.pending}; {lie}. Where the run is: evo tell {work.folder.path}")
         return SOME_LEFT if work.notes else ALL_MEASURED
     start_fork_server(PRELOAD)
     machine = probe_machine()

@@ -20,9 +20,10 @@ def _lines(waiting: Waiting) -> list[str]:
         return [f"the search is over: {waiting.ended}", f"result: {run.result}"]
     if waiting.prompts:
         names = _some([prompt.path.name for prompt in waiting.prompts])
+        who = "" if waiting.model else " model=NAME"
         lines = [
             f"{_count(len(waiting.prompts), 'prompt')} in {run.outbox}: {names}",
-            f"put each reply into {run.inbox} under the same name, then: evo tell {run.path}",
+            f"put each reply into {run.inbox} under the same name, then: evo tell {run.path}{who}",
         ]
         if waiting.candidates:
             lines.append(f"{_candidates(waiting)} can be measured meanwhile: evo evaluate {run.path}")

@@ -5,11 +5,10 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 
 from evo import mailbox_run
-from evo.answerers.mailbox import Inbox, read_inbox, waiting_replies
+from evo.answerers.mailbox import Inbox, read_inbox
 from evo.commands.next_step import show_waiting
-from evo.config import Config
+from evo.mailbox_search import MailboxSearch
 from evo.settings import ConfigError
-from population.run_folder import RunFolder
 
 _USAGE = "evo tell RUN [partial=true] [model=NAME] [used_tools=true]"
 _KEYS = ("partial", "model", "used_tools")
@@ -22,11 +21,12 @@ def tell(arguments: Sequence[str], console: Console) -> int:
     options = _options(arguments[1:])
     partial, used_tools = _flag(options, "partial"), _flag(options, "used_tools")
 
-    def read(folder: RunFolder, config: Config) -> Inbox:
-        model = options.get("model") or config.answerer.model
-        if not model and waiting_replies(folder.inbox):
+    def read(search: MailboxSearch) -> Inbox:
+        model = options.get("model") or search.config.answerer.model
+        inbox = read_inbox(search.folder.inbox, model=model or "", used_tools=used_tools)
+        if not model and any(map(search.is_new, inbox.replies)):
             raise ConfigError("tell: who answered? say so by model=NAME here, or by answerer.model=NAME at evo ask")
-        return read_inbox(folder.inbox, model=model or "", used_tools=used_tools)
+        return inbox
 
     show_waiting(mailbox_run.tell(arguments[0], read, partial=partial, console=console), console)
     return 0

@@ -9,6 +9,7 @@ from by_files import OPTIONS, ByFiles, by_files, copied, evo, names
 from small_search import SEED
 
 from evo.generation_gate import questions_begun_with
+from evo.mailbox_run import KNOBS_ONLY
 from population.archive import open_archive
 from population.archive_reader import read_archive
 from population.individual import individual_id
@@ -167,7 +168,11 @@ def test_a_bare_name_is_a_run_among_the_runs(tmp_path: Path) -> None:
         (["RUN", "suite=smoke", "answerer=openai", "answerer.model=m"], "answerer=openai: a run by files is answered"),
         (["RUN", "suite=smoke", "seeds=[nothing]"], "seeds: 'nothing' cannot be read"),
         (["RUN", "suite=smoke", "seeds=[naive]", "questions.files=[no.yaml]"], "no.yaml: cannot be read"),
-        (["RUN", "suite=smoke"], "the seed is chosen where candidates are measured; name it at evo ask"),
+        (["RUN", "suite=smoke"], "is chosen where candidates are measured; name it at evo ask, as in seeds=[mma]"),
+        (["RUN", "suite=smoke", "backend=host"], "name it at evo ask, as in seeds=[tiled]"),
+        (["RUN", "suite=smoke", "backend=host", "seeds=[tiled,mma]"],
+         "seeds: mma targets sm_80, and the host backend runs portable kernels only; name such a one, as in seeds=["),
+        (["RUN", "suite=smoke", "backend=host", "seeds=[hopper]"], "seeds: hopper targets sm_90a, and the host"),
     ],
 )
 def test_a_bad_command_line_gets_one_line_and_leaves_no_folder(tmp_path: Path, words: list[str], said: str) -> None:
@@ -193,6 +198,42 @@ def test_other_settings_make_another_run_and_are_not_kept(begun: ByFiles) -> Non
     assert said.code == 2
     assert "this run began with other settings: selection.kind was 'tournament', now 'lexicase'" in said.errors
     assert begun.ask().code == 0
+
+
+def test_a_run_that_began_with_other_seeds_needs_another_name(run: ByFiles) -> None:
+    run.begin()
+    said = run.ask("seeds=[tiled]")
+    assert said.code == 2
+    assert said.errors == (
+        f"evo: seeds=[tiled]: {run.folder.path} began with other seeds, or with another text of these; to search from "
+        "these, begin a run of another name\n"
+    )
+    assert "the seed: 1 candidate waits" in run.ask().out
+    run.evaluate()
+    run.ask()
+    said = run.ask("seeds=[tiled]")
+    assert (said.code, "now ['tiled']; start a new run" in said.errors) == (2, True)
+
+
+def test_a_seed_whose_text_has_changed_is_another(tmp_path: Path) -> None:
+    seed = tmp_path / "mine.cu"
+    seed.write_text(SEED.read_text(encoding="utf-8"), encoding="utf-8")
+    run = by_files(tmp_path)
+    run.begin(f"seeds=['{seed}']")
+    seed.write_text(SEED.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
+    said = run.ask()
+    assert (said.code, "began with other seeds, or with another text of these" in said.errors) == (2, True)
+
+
+def test_what_the_host_backend_does_not_run_is_said_once_when_a_run_begins(tmp_path: Path) -> None:
+    words = ("backend=host", "suite=smoke", "seeds=[tiled]")
+    note = f"note: {KNOBS_ONLY}\n"
+    assert "INVALID for good" in note
+    assert "backend.run_model_code=true" in note
+    first = str(tmp_path / "first")
+    assert note in evo("ask", first, *words).out
+    assert note not in evo("ask", first).out
+    assert note not in evo("ask", str(tmp_path / "second"), *words, "backend.run_model_code=true").out
 
 
 def test_a_run_that_another_process_writes_is_waited_for(begun: ByFiles) -> None:

@@ -111,7 +111,7 @@ def test_nothing_is_measured_twice(told: ByFiles) -> None:
     (told.folder.measured / f"{others[0]}.json.12.tmp").write_text("{", encoding="utf-8")
     work = find_work(told.folder, [])
     assert sorted(work.sources) == [first, others[0]]
-    assert work.measured_before == 1
+    assert work.measured_before == 2  # the seed, and the third
 
 
 def test_a_signal_ends_it_in_order_and_what_was_measured_is_kept(told: ByFiles) -> None:
@@ -159,7 +159,10 @@ def test_nothing_to_do_needs_no_device(told: ByFiles) -> None:
     told.evaluate()
     said = told.command("evaluate")
     assert (said.code, said.errors) == (0, "")
-    assert f"nothing waits; 3 measured before. Where the run is: evo tell {told.folder.path}" in said.out
+    before = f"nothing waits in {told.folder.pending}; 4 measured before, in {told.folder.measured}. "
+    assert f"{before}Where the run is: evo tell {told.folder.path}" in said.out
+    told.tell()  # which empties pending/
+    assert before in told.command("evaluate").out
 
 
 def test_another_device_is_refused_before_anything_is_measured(told: ByFiles) -> None:
@@ -175,7 +178,7 @@ def test_another_compiler_or_baseline_is_refused_at_the_first_evaluation(told: B
     other = replace(told, table=write_table(tmp_path / "other.jsonl", elsewhere))
     with pytest.raises(EnvironmentFault, match=r"nothing is kept: the run began elsewhere: compiler was test 1\.0"):
         other.evaluate()
-    assert find_work(told.folder, []).measured_before == 0
+    assert find_work(told.folder, []).measured_before == 1  # the seed
     assert len(told.evaluate()) == 3
 
 

@@ -43,6 +43,16 @@ def asked(once_asked: ByFiles, tmp_path: Path) -> ByFiles:
     return copied(once_asked, tmp_path)
 
 
+@pytest.fixture
+def unnamed(tmp_path: Path) -> ByFiles:
+    """The same, begun without a word on who answers."""
+    run = by_files(tmp_path, "unnamed")
+    run.begin("answerer.model=null")
+    run.evaluate()
+    run.ask("n=3")
+    return run
+
+
 def reply(run: ByFiles, name: str, text: str) -> None:
     (run.folder.inbox / name).write_text(text, encoding="utf-8")
 
@@ -217,6 +227,45 @@ def test_nobody_answers_without_a_name(tmp_path: Path) -> None:
     said = run.tell()
     assert (said.code, "tell: who answered? say so by model=NAME here" in said.errors) == (2, True)
     assert "3 candidates wait" in run.tell("model=m").out
+
+
+def test_the_next_command_that_is_named_works_without_a_model_of_the_run(unnamed: ByFiles) -> None:
+    then = f"then: evo tell {unnamed.folder.path} model=NAME\n"
+    assert then in unnamed.ask().out
+    unnamed.answer("0000.md")
+    assert then in unnamed.tell("model=NAME").out
+    assert f"then: evo tell {unnamed.folder.path}\n" in unnamed.ask("answerer.model=m").out
+
+
+def test_nothing_new_needs_no_name(unnamed: ByFiles) -> None:
+    unnamed.answer("0000.md")
+    unnamed.tell("model=m", "partial=true")
+    reply(unnamed, "0001.md", UNREADABLE)  # too late
+    reply(unnamed, "0002.md", "")
+    said = unnamed.tell()
+    assert (said.code, "reply 0001.md came too late" in said.out) == (0, True)
+    unnamed.evaluate()
+    assert "generation 1 is complete" in unnamed.tell().out
+
+
+def test_a_model_can_be_named_later_where_none_was(unnamed: ByFiles) -> None:
+    by_mail = ("answerer=mailbox", "stop.generations=1")
+    with pytest.raises(ConfigError, match=r"answerer\.model is not set: say who answers, as in answerer\.model="):
+        search_with(unnamed, *by_mail)
+    unnamed.answer("0000.md")
+    unnamed.tell("model=first")
+    unnamed.answer()
+    assert search_with(unnamed, *by_mail, "answerer.model=second") == "generation budget reached: 1 of 1"
+    with read_archive(unnamed.folder) as archive:
+        assert [each.model for each in archive.replies()] == ["first", "second", "second"]
+    assert "3 prompts wait" in unnamed.ask("answerer.model=second").out
+    unnamed.answer()
+    assert "3 candidates wait" in unnamed.tell().out
+
+
+def test_a_model_that_was_named_stays(asked: ByFiles) -> None:
+    said = asked.ask("answerer.model=another")
+    assert (said.code, "answerer.model was 'me', now 'another'" in said.errors) == (2, True)
 
 
 def measured_as(run: ByFiles, **change: str) -> Said:
