@@ -35,5 +35,5 @@ def table(arguments: Sequence[str], console: Console) -> int:
     console.print(Text(said + words_to_use), soft_wrap=True)
     if kernels < _FEW:
         meets = f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there"
-        console.print(Text(f"{meets}; for a table to search in: python -m benchmarks.variant_table"), soft_wrap=True)
+        console.print(Text(f"{meets}; benchmarks/variant_table.py makes a table to search in"), soft_wrap=True)
     return 0

@@ -69,8 +69,8 @@ def test_a_table_of_few_kernels_says_what_a_search_in_it_meets(tmp_path: Path, r
     kernels = len(snapshot(run)["evaluations"])
     told = said_of(tmp_path, "first", "--out", "t.jsonl").splitlines()[-1]
     assert told == (
-        f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there; for a table to search "
-        "in: python -m benchmarks.variant_table"
+        f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there; "
+        "benchmarks/variant_table.py makes a table to search in"
     )
     source = (Path(__file__).parent / "data" / "knobs.cu").read_text(encoding="utf-8")
     evaluation = judge_knobs(source)
