@@ -11,14 +11,16 @@ from pathlib import Path
 
 from benchmarks.device import open_judge
 from benchmarks.record import argument_parser, print_table, write_record
+from evo.commands.errors import guarded
+from evo.console import open_console
 from evo.suites import load_suite
 from fitness.baselines.selection import build_baseline
 from fitness.evaluation import Evaluation, ScenarioTiming, Status
 from fitness.scenario import Suite
 
 
-def main() -> None:
-    """Run, print, write. Exits with 1 where the kernel was not right in some round."""
+def main() -> int:
+    """Run, print, write. Returns 1 where the kernel was not right in some round."""
     parser = argument_parser(__doc__, "rivals.json")
     parser.add_argument("kernel", type=Path, metavar="KERNEL.cu")
     parser.add_argument("--suite", default="core26")
@@ -46,8 +48,7 @@ def main() -> None:
         for evaluation in evaluations:
             if evaluation.status is not Status.PASSED:
                 print(f"beside {name}: {evaluation.status}: {evaluation.reason}")
-    if any(evaluation.status is not Status.PASSED for evaluations in rounds.values() for evaluation in evaluations):
-        raise SystemExit(1)
+    return int(any(each.status is not Status.PASSED for evaluations in rounds.values() for each in evaluations))
 
 
 def able(baseline: str, suite: Suite) -> Suite:
@@ -92,4 +93,4 @@ def summary_row(baseline: str, evaluations: Sequence[Evaluation]) -> tuple[objec
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(guarded(main, open_console(stderr=True)))

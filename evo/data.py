@@ -42,6 +42,11 @@ def shipped_kernels() -> list[Path]:
     return [path for folder in (seed_folder(), champion_folder()) for path in sorted(folder.glob("*.cu"))]
 
 
+def shipped_names() -> str:
+    """What shipped kernels go by, for a message: all of them in one line."""
+    return ", ".join(path.stem for path in shipped_kernels())
+
+
 def cache_folder(configured: str | None, environment: Mapping[str, str]) -> Path:
     """Where builds are kept: as configured, else where the XDG base directory specification puts a user's caches."""
     if configured:

@@ -28,6 +28,7 @@ class QuestionRow:
     layer: str
     moments: tuple[str, ...]  # at which it was asked, the most frequent first
     statistics: QuestionStatistics
+    unfinished: int = 0  # how often asked besides, in a generation that is not complete: that counts nowhere yet
     moved_from: tuple[tuple[str, int], ...] = ()  # the layers from which it moved a line to its own, and how often
 
 
@@ -42,19 +43,22 @@ class Promotion:
 def question_rows(archive: ArchiveReader) -> list[QuestionRow]:
     """One row for each question asked, those that gained most often first.
 
-    A generation under way counts as asked; its outcomes come once it is complete.
+    What a generation under way asked is unfinished: it counts, with its outcomes, once the generation is complete.
     """
     asked: dict[str, list[QuestionRecord]] = {}
     for record in archive.questions():
         asked.setdefault(record.question_id, []).append(record)
     attempts = recorded_attempts(archive)  # before the evaluations, for those of an attempt are recorded before it
     tallies, moves = _tallies(archive, attempts), _moves(attempts)
+    settled = {attempt.number for attempt in attempts}
+    counted = {name: sum(record.number in settled for record in records) for name, records in asked.items()}
     rows = [
         QuestionRow(
             text=records[0].text,
             layer=records[0].layer,
             moments=tuple(moment for moment, _ in Counter(record.moment for record in records).most_common()),
-            statistics=statistics_of(question_id, _asked(tallies.get(question_id, Tally()), len(records))),
+            statistics=statistics_of(question_id, _asked(tallies.get(question_id, Tally()), counted[question_id])),
+            unfinished=len(records) - counted[question_id],
             moved_from=tuple(moves.get(question_id, Counter()).most_common()),
         )
         for question_id, records in asked.items()

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-from evo.data import cache_folder, include_folder, kernel_path
+from evo.data import cache_folder, include_folder, kernel_path, shipped_names
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.manifest import Manifest, read_manifest
@@ -31,6 +31,9 @@ def load_kernel(path: str | Path, *, cache: str | Path | None = None) -> Attenti
     """
     try:
         source = kernel_path(str(path)).read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        expected = f"expected a .cu file, or the name of a shipped kernel: {shipped_names()}"
+        raise FileNotFoundError(error.errno, f"{error.strerror}; {expected}", str(path)) from error
     except UnicodeDecodeError as error:
         reason = f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
         raise CandidateFault(Status.INVALID, reason) from error

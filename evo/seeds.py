@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from evo.data import kernel_path, seed_folder, shipped_kernels
+from evo.data import kernel_path, seed_folder, shipped_names
 from evo.settings import ConfigError
 from fitness.manifest import same_but_for_knobs
 from population.individual import individual_id
@@ -22,8 +22,7 @@ def read_seed(name: str) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        names = ", ".join(path.stem for path in shipped_kernels())
-        expected = f"expected .cu files or names among {names}, as in seeds=[tiled]"
+        expected = f"expected .cu files or names among {shipped_names()}, as in seeds=[tiled]"
         raise ConfigError(f"seeds: {name!r} cannot be read ({error}); {expected}") from error
 
 

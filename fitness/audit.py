@@ -28,8 +28,10 @@ SCALED_SCENARIOS = 3  # those with the greatest speedups
 MAX_SCALED_BYTES = 8 << 30
 _TWIN_BYTES = MAX_SCALED_BYTES // 2  # of a scenario that is timed in bulk: there are two copies of it then
 SMALL_FLOPS = 10**9  # a sanitizer's tools make a kernel up to a hundred times slower
+_BULK, _SCALING, _CYCLES = "bulk against single calls", "time against work", "cycles inside against time outside"
 _SHRINKS = 0.9  # a call with more work may take this share of the time of one with less: below is no noise
 _TOO_LARGE = f"at {SCALES[-1]} times its batch every scenario moves more than {MAX_SCALED_BYTES >> 30} GiB"
+_NO_GPU = "it needs a GPU"
 _NO_CYCLES = (
     "reading the clock inside a kernel takes instrumenting its source, and the audited kernel would be another one"
 )
@@ -59,7 +61,7 @@ class FullSuite:
 
 
 class Auditor:
-    """Audits candidates of one evaluator. Without a GPU new inputs are all that there is.
+    """Audits candidates of one evaluator. Without a GPU new inputs are all that there is: the rest is skipped.
 
     `worker` is the evaluator's own. `rng` draws what decides the inputs: the system's own by default.
     """
@@ -87,6 +89,8 @@ class Auditor:
     def _checks(self, source: str, evaluation: Evaluation) -> Iterator[AuditCheck]:
         yield self._new_inputs(source, evaluation)
         if not self._on_gpu:
+            for name in (_BULK, _SCALING, _CYCLES, *TOOLS):
+                yield AuditCheck(name=name, finding=Finding.SKIPPED, detail=_NO_GPU)
             return
         compiled = self._evaluator.compile(source)
         if not isinstance(compiled, Compiled):
@@ -94,7 +98,7 @@ class Auditor:
             return
         yield self._bulk(compiled)
         yield self._scaling(source, evaluation)
-        yield AuditCheck(name="cycles inside against time outside", finding=Finding.SKIPPED, detail=_NO_CYCLES)
+        yield AuditCheck(name=_CYCLES, finding=Finding.SKIPPED, detail=_NO_CYCLES)
         job = self._sanitized(source, compiled)
         for tool in TOOLS:
             yield self._sanitizer.check(tool, job)
@@ -114,7 +118,7 @@ class Auditor:
 
     def _bulk(self, compiled: Compiled) -> AuditCheck:
         """Single calls against many in a row; what disagrees is measured a second time before it counts."""
-        name = "bulk against single calls"
+        name = _BULK
         plans, timed = tuple(filter(_has_room_for_a_twin, compiled.plan.scenarios)), 0
         for _ in range(2):
             examined = self._examine(compiled, SuitePlan(scenarios=plans, edges=()))
@@ -139,7 +143,7 @@ class Auditor:
 
     def _scaling(self, source: str, evaluation: Evaluation) -> AuditCheck:
         """Right at other batches, never above the roof there, and no faster for more work."""
-        name = "time against work"
+        name = _SCALING
         families = scaled(self._evaluator.suite, evaluation)
         if not families:
             return AuditCheck(name=name, finding=Finding.SKIPPED, detail=_TOO_LARGE)

@@ -12,7 +12,7 @@ from evo.choices import settle
 from evo.settings import ConfigError, compose_config
 from fitness.faults import EnvironmentFault
 from fitness.fork_server import start_fork_server
-from fitness.probe import Machine, probe_machine
+from fitness.probe import Gpu, Machine, probe_machine
 from fitness.worker import PRELOAD
 
 
@@ -89,11 +89,11 @@ def _cupy(packages: Mapping[str, str]) -> Finding:
 
 
 def _baselines(machine: Machine) -> list[Finding]:
-    """FlashAttention is worth a remedy only where there is a GPU that it runs on."""
+    """FlashAttention is worth installing only where there is a GPU that it runs on."""
     packages = machine.packages
     fa3 = [f"{name} {packages[name]}" for name in ("tokenspeed-fa3", "fa3-fwd") if name in packages]
     hopper = any(gpu.capability[0] == 9 for gpu in machine.gpus)
-    blackwell = any(gpu.capability[0] >= 10 for gpu in machine.gpus)
+    fa4 = packages.get("flash-attn-4")
     return [
         Finding(subject="baseline sdpa", found=f"torch {packages.get('torch', 'missing')}"),
         Finding(
@@ -103,14 +103,21 @@ def _baselines(machine: Machine) -> list[Finding]:
         Finding(
             subject="baseline fa3",
             found=fa3[0] if fa3 else "missing",
-            remedy="pip install tokenspeed-fa3" if hopper and not fa3 else "",
+            remedy="" if fa3 else "pip install tokenspeed-fa3" if hopper else "none: it needs a Hopper GPU (sm_90)",
         ),
         Finding(
             subject="baseline fa4",
-            found=packages.get("flash-attn-4", "missing"),
-            remedy="pip install --pre flash-attn-4" if blackwell and "flash-attn-4" not in packages else "",
+            found=fa4 or "missing",
+            remedy="" if fa4 else _remedy_of_fa4(machine.gpus),
         ),
     ]
+
+
+def _remedy_of_fa4(gpus: Sequence[Gpu]) -> str:
+    newest = max((gpu.capability for gpu in gpus), default=(0, 0))
+    if newest < (9, 0):
+        return "none: it needs a GPU of sm_90 or newer"
+    return ("" if newest >= (10, 0) else "if wanted beside fa3: ") + "pip install --pre flash-attn-4"
 
 
 def _endpoint(environment: Mapping[str, str], api_key_env: str) -> Finding:

@@ -35,6 +35,7 @@ def guarded(command: Callable[[], int], errors: Console) -> int:
     except BrokenPipeError:
         raise  # nobody reads any more, errors included
     except _FORESEEN as error:
+        logging.getLogger().addHandler(logging.NullHandler())  # where no log is kept, Python would show the traceback
         logger.error("ended by %s", error, exc_info=error)
         complain(errors, str(error))
         return BAD_ENVIRONMENT

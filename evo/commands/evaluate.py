@@ -41,8 +41,8 @@ def evaluate(arguments: Sequence[str], console: Console) -> int:
     for note in work.notes:
         say(f"note: {note}")
     if work.is_done:
-        lie = f"{work.measured_before} measured before, in {work.folder.measured}"
-        say(f"nothing waits in {work.folder.pending}; {lie}. Where the run is: evo tell {work.folder.path}")
+        before = f"{work.measured_before} measured before, in {work.folder.measured}"
+        say(f"nothing waits in {work.folder.pending}; {before}. Where the run is: evo tell {work.folder.path}")
         return SOME_LEFT if work.notes else ALL_MEASURED
     start_fork_server(PRELOAD)
     machine = probe_machine()

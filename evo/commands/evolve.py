@@ -94,14 +94,15 @@ def evolve(arguments: Sequence[str], console: Console) -> int:
         if config.resume is None:
             require_files(config)
     if not sweep:
-        return _single(overrides)
-    return _launch(*_sweep_to_launch(overrides), console)
+        return _single(overrides, console)
+    return _launch(*_sweep_to_launch(overrides, console), console)
 
 
-def _single(overrides: list[str]) -> int:
+def _single(overrides: list[str], console: Console) -> int:
     config = compose_config(overrides)
     if config.resume is None:
         folder, earlier = create_run_folder(Path(config.runs), config.name or _name()), overrides
+        _note_taken(config, folder.path, console)
     else:
         folder = _run_to_resume(config.resume, Path(config.runs))
         earlier = earlier_overrides(folder)
@@ -118,6 +119,14 @@ def _single(overrides: list[str]) -> int:
     if code == BAD_ENVIRONMENT and config.resume is not None and _written_at(folder.result) == result_before:
         keep_options(folder, join_options(earlier))  # Hydra has written down what the run refused
     return code
+
+
+def _note_taken(config: Config, made: Path, console: Console) -> None:
+    """Say where a new run or sweep lies that is not called as its user named it, for that name was taken."""
+    if config.name and made.name != config.name:
+        taken = made.with_name(config.name)
+        said = f"{taken} is there already, so this is {made}; to go on with the earlier one: resume={config.name}"
+        console.print(Text(said), soft_wrap=True)
 
 
 def _written_at(path: Path) -> int | None:
@@ -141,11 +150,12 @@ def _require_own_word(earlier: Sequence[str], given: Sequence[str]) -> None:
         raise ConfigError(f"resume: {begun}; to allow or forbid that here, say it again")
 
 
-def _sweep_to_launch(overrides: list[str]) -> tuple[Sweep, list[RunFolder], list[str]]:
+def _sweep_to_launch(overrides: list[str], console: Console) -> tuple[Sweep, list[RunFolder], list[str]]:
     """The sweep, a new one or one to go on with; its jobs that are to be done; and Hydra's words for launching them."""
     config = compose_config(next(each_variant(overrides)))
     if config.resume is None:
         sweep = create_sweep(Path(config.runs), config.name or _name(), overrides)
+        _note_taken(config, sweep.path, console)
         return sweep, sweep.jobs(), list(sweep.launch)
     if any(override.is_sweep_override() for override in parse_overrides(overrides)):
         raise ConfigError("resume=… goes on with the jobs of one sweep; to sweep over other values, start a new one")

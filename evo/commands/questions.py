@@ -15,7 +15,6 @@ from population.archive_reader import read_archive
 from population.atomic_file import write_atomically
 from population.run_folder import RunFolder, open_run_folder
 from questions.bank import load_bank, shipped_bank_path
-from questions.credit import QuestionStatistics
 from questions.entry import nearest
 from questions.lint import lint
 from questions.personal import personal_question
@@ -50,7 +49,9 @@ def _list_run(run: RunFolder, console: Console) -> None:
         known = {taken.name for taken in questions_taken_in(archive)}
     for row in rows:
         head = f"{row.statistics.question_id}  ({row.layer}; {', '.join(row.moments)})"
-        _say(console, head, row.text, _figures(row.statistics), *_moves(row))
+        _say(console, head, row.text, _figures(row), *_moves(row))
+    if any(row.unfinished for row in rows):
+        _say(console, "unfinished: asked in a generation that is not complete; counted, with its outcome, once it is")
     if waiting := [path for path in question_files(run.questions) if path.stem not in known]:
         _say(console, f"added and not taken in yet: {len(waiting)}")
 
@@ -133,9 +134,11 @@ def _moves(row: QuestionRow) -> list[str]:
     return [f"moved a line to {row.layer} from {', '.join(f'{layer} {times} ×' for layer, times in row.moved_from)}"]
 
 
-def _figures(counts: QuestionStatistics) -> str:
-    names = ("asked", "answered", "compiled", "right", "gained")
-    figures = [f"{name} {getattr(counts, name)}" for name in names]
+def _figures(row: QuestionRow) -> str:
+    counts, names = row.statistics, ("asked", "answered", "compiled", "right", "gained")
+    figures = [f"{name} {getattr(counts, name)}" for name in names if counts.asked]
+    if row.unfinished:
+        figures.append(f"unfinished {row.unfinished}")
     if counts.mean_gain is not None:
         figures.append(f"mean gain {counts.mean_gain:.3f}")
     if counts.mean_gain_low is not None:

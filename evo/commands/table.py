@@ -11,6 +11,7 @@ from evo.exported_table import gather_evaluations
 from evo.settings import ConfigError
 from fitness.backends.recorded import export_table
 
+_FEW = 50  # kernels, below which nearly every child of a search is another one
 _USAGE = "expected evo table RUN… --out FILE.jsonl, .jsonl.gz or .jsonl.xz"
 
 
@@ -32,4 +33,7 @@ def table(arguments: Sequence[str], console: Console) -> int:
     said = f"{out}: {len(evaluations)} evaluations of {kernels} kernels on {evaluations[0].suite}; to search in it: "
     words_to_use = f"evo evolve backend=recorded backend.table={out} suite={evaluations[0].suite}"
     console.print(Text(said + words_to_use), soft_wrap=True)
+    if kernels < _FEW:
+        meets = f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there"
+        console.print(Text(f"{meets}; benchmarks/variant_table.py makes a table to search in"), soft_wrap=True)
     return 0

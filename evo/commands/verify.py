@@ -13,7 +13,7 @@ from evo.auditors import build_auditor
 from evo.audits import verdict
 from evo.choices import settle
 from evo.console import evaluation_table, head_grid, open_console
-from evo.data import kernel_path
+from evo.data import kernel_path, shipped_names
 from evo.gpu_claim import on_held_gpus
 from evo.pools import on_one_device
 from evo.scenario_summary import scenario_summary
@@ -91,7 +91,7 @@ def _read(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        expected = "expected the path of a .cu file, or the name of a shipped one"
+        expected = f"expected the path of a .cu file, or the name of a shipped one: {shipped_names()}"
         raise ConfigError(f"verify: {path} cannot be read ({error}); {expected}") from error
 
 

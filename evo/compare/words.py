@@ -34,6 +34,9 @@ def cautions(runs: Sequence[Run], comparison: Comparison) -> list[str]:
         sentences.append("the runs made different numbers of evaluations: outcome=best favours the longer ones")
     if empty := [run.name for run in comparison.runs if run.best == 0]:
         sentences.append(f"nothing passed in {', '.join(empty)}: counted as 0, below any speedup")
+    if unfinished := sum(run.unfinished for run in comparison.runs):
+        which = f"{unfinished} question{'s' if unfinished > 1 else ''} of generations that are not complete"
+        sentences.append(f"the funnel and the gains leave out {which}")
     return sentences
 
 

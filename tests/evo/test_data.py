@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from evo.data import cache_folder, champion_folder, kernel_path, seed_folder
+from evo.data import cache_folder, champion_folder, kernel_path, seed_folder, shipped_names
 
 
 def test_builds_are_kept_where_the_user_keeps_caches() -> None:
@@ -10,6 +10,12 @@ def test_builds_are_kept_where_the_user_keeps_caches() -> None:
     assert cache_folder(None, {}) == Path.home() / ".cache/question-evo"
     assert cache_folder(None, {"XDG_CACHE_HOME": "relative"}) == Path.home() / ".cache/question-evo"
     assert cache_folder("~/builds", {"XDG_CACHE_HOME": "/caches"}) == Path.home() / "builds"
+
+
+def test_the_shipped_names_are_those_that_kernels_go_by() -> None:
+    names = shipped_names().split(", ")
+    assert {"naive", "tiled", "mma", "hopper", "hopper_attention"} <= set(names)
+    assert all(kernel_path(name).is_file() for name in names)
 
 
 def test_shipped_kernels_go_by_their_names_alone(tmp_path: Path) -> None:

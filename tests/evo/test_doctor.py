@@ -48,7 +48,8 @@ def test_a_bare_machine_is_told_what_to_install() -> None:
     assert found["g++"].remedy == "the host backend needs it; Debian: apt install g++"
     assert found["torch"].remedy == "pip install torch"
     assert (found["GPU"].found, found["GPU"].remedy) == ("none", "none is needed for backend=host")
-    assert found["baseline fa3"].remedy == ""  # nothing to install where no GPU could run it
+    assert found["baseline fa3"].remedy == "none: it needs a Hopper GPU (sm_90)"  # nothing could run it here
+    assert found["baseline fa4"].remedy == "none: it needs a GPU of sm_90 or newer"
 
 
 def test_trouble_with_a_gpu_is_the_remedys_place() -> None:
@@ -59,9 +60,10 @@ def test_trouble_with_a_gpu_is_the_remedys_place() -> None:
 def test_flash_attention_is_worth_installing_only_where_it_runs() -> None:
     bare = replace(FULL, packages={"torch": "2.11.0"})
     assert by_subject(bare)["baseline fa3"].remedy == "pip install tokenspeed-fa3"
-    assert by_subject(bare)["baseline fa4"].remedy == ""
+    assert by_subject(bare)["baseline fa4"].remedy == "if wanted beside fa3: pip install --pre flash-attn-4"
     blackwell = replace(bare, gpus=(replace(H200, capability=(10, 0)),))
     assert by_subject(blackwell)["baseline fa4"].remedy == "pip install --pre flash-attn-4"
+    assert by_subject(blackwell)["baseline fa3"].remedy == "none: it needs a Hopper GPU (sm_90)"
 
 
 def test_two_cupys_disturb_each_other() -> None:

@@ -176,6 +176,25 @@ def test_the_list_of_a_run_shows_each_question_and_what_waits(finished: RunFolde
     path.unlink()
 
 
+def test_what_a_generation_that_is_not_complete_asked_is_not_called_unanswered(folder: RunFolder) -> None:
+    add_question(folder, ROWS)
+    assert run_part(small_config(generations=2), folder, InterruptedJudge(at=3)).reason == "interrupted"
+    with read_archive(folder) as archive:
+        rows = {row.statistics.question_id: row for row in question_rows(archive)}
+        assert len(list(archive.replies())) == len(asked(folder))  # every one was answered
+    assert (rows[ROWS.id].statistics.asked, rows[ROWS.id].unfinished) == (0, 1)
+    said = evo("questions", "list", str(folder.path)).out
+    assert said.partition(f"{ROWS.id}  (launch; ")[2].splitlines()[2] == "    unfinished 1"
+    assert "answered" not in said
+    explained = "unfinished: asked in a generation that is not complete; counted, with its outcome, once it is"
+    assert said.splitlines()[-1] == explained
+    run_part(small_config(generations=1), folder)
+    with read_archive(folder) as archive:
+        rows = {row.statistics.question_id: row for row in question_rows(archive)}
+    assert (rows[ROWS.id].statistics.asked, rows[ROWS.id].statistics.answered, rows[ROWS.id].unfinished) == (1, 1, 0)
+    assert "unfinished" not in evo("questions", "list", str(folder.path)).out
+
+
 def test_the_list_without_a_run_is_the_bank() -> None:
     said = evo("questions", "list")
     bank = load_bank([shipped_bank_path()])

@@ -26,6 +26,12 @@ def test_the_same_text_gives_the_same_operator(tmp_path):
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"missing\.cu"):
         load_kernel(tmp_path / "missing.cu")
+    names = "naive, tiled, hopper_attention"
+    with pytest.raises(FileNotFoundError) as caught:
+        load_kernel("nosuch")
+    assert caught.value.filename == "nosuch"
+    assert "No such file or directory; expected a .cu file, or the name of a shipped kernel: " in str(caught.value)
+    assert all(name in str(caught.value) for name in names.split(", "))
 
 
 @pytest.mark.parametrize(

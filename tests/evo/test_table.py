@@ -38,10 +38,10 @@ def said_of(folder: Path, *words: str) -> str:
     return out.getvalue()
 
 
-def add(run: RunFolder, evaluation: Evaluation, source: str) -> None:
+def add(run: RunFolder, evaluation: Evaluation, source: str, birth: int = -9) -> None:
     with open_archive(run) as archive:
-        archive.record_individual(Individual.from_source(source, birth=-9, generation=0, operator="seed"))
-        name = Individual.from_source(source, birth=-9, generation=0, operator="seed").id
+        archive.record_individual(Individual.from_source(source, birth=birth, generation=0, operator="seed"))
+        name = Individual.from_source(source, birth=birth, generation=0, operator="seed").id
         record = strict_json(evaluation.to_json())
         archive.record_evaluation(
             EvaluationRecord(
@@ -63,6 +63,20 @@ def test_a_search_in_the_table_of_a_run_is_that_run_again(tmp_path: Path, run: R
     again = create_run_folder(tmp_path / "runs", "again")
     run_part(small_config(generations=2), again, served)
     assert snapshot(again) == snapshot(run)
+
+
+def test_a_table_of_few_kernels_says_what_a_search_in_it_meets(tmp_path: Path, run: RunFolder) -> None:
+    kernels = len(snapshot(run)["evaluations"])
+    told = said_of(tmp_path, "first", "--out", "t.jsonl").splitlines()[-1]
+    assert told == (
+        f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there; "
+        "benchmarks/variant_table.py makes a table to search in"
+    )
+    source = (Path(__file__).parent / "data" / "knobs.cu").read_text(encoding="utf-8")
+    evaluation = judge_knobs(source)
+    for n in range(50 - kernels):
+        add(run, replace(evaluation, source_sha256=f"{n:064x}"), f"// kernel {n}", -9 - n)
+    assert "mostly" not in said_of(tmp_path, "first", "--out", "many.jsonl")
 
 
 def test_what_an_audit_refused_is_wrong_in_the_table_too(tmp_path: Path, run: RunFolder) -> None:

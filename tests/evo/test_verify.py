@@ -149,6 +149,11 @@ def test_a_kernel_that_is_no_text(folder: Path, content: bytes | None) -> None:
         verify(["odd.cu"], Console(file=io.StringIO()))
 
 
+def test_a_name_that_no_shipped_kernel_has_gets_theirs() -> None:
+    with pytest.raises(ConfigError, match=r"nosuch cannot be read .* a shipped one: .*naive, tiled, hopper_attention$"):
+        verify(["nosuch"], Console(file=io.StringIO()))
+
+
 def test_a_shipped_seed_goes_by_its_name(folder: Path) -> None:
     source = (seed_folder() / "tiled.cu").read_text(encoding="utf-8")
     export_table([passed(source, {"b1 h2 s64 d64 causal bf16": 2.0}, suite="smoke")], Path("table.jsonl"))

@@ -78,9 +78,12 @@ def test_on_a_gpu_every_check_is_made_or_says_why_not():
     assert found["bulk against single calls"].detail == "the speedups of 2 scenarios agree within 5%"
 
 
-def test_on_a_processor_new_inputs_are_all():
+def test_on_a_processor_new_inputs_are_all_and_the_rest_is_skipped():
     device = Device()
-    assert list(audited(device, on_gpu=False)) == ["new inputs"]
+    first, *rest = audited(device, on_gpu=False).values()
+    assert (first.name, first.finding) == ("new inputs", Finding.PASSED)
+    assert [check.name for check in rest] == list(audited(Device()))[1:]
+    assert {(check.finding, check.detail) for check in rest} == {(Finding.SKIPPED, "it needs a GPU")}
     assert len({job.rng_seed for job in device.jobs}) == 2  # other inputs than those that it was measured on
     assert device.examined == []
 

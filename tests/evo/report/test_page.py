@@ -69,6 +69,14 @@ def test_the_questions_table_holds_every_question(account: Account, html: str) -
     assert [row[8] for row in rows] == ["–" if mean is None else f"{mean:.3f}" for mean in means]
 
 
+def test_questions_of_a_generation_that_is_not_complete_are_told_below_the_table(tmp_path: Path, html: str) -> None:
+    account = read_account(write_run(tmp_path, "cut", [0.5, 0.8], asked_only=2), now=0.0)
+    assert [(row.statistics.asked, row.unfinished) for row in account.questions] == [(1, 0), (0, 1), (0, 1)]
+    said = "Not counted: 2 asked in a generation that is not complete."
+    assert said in " ".join(report_page(account).html.split())
+    assert "Not counted" not in html
+
+
 def test_every_step_of_the_line_is_an_article_with_its_way_on(account: Account, html: str) -> None:
     page = parsed(html)
     names = [step.kernel for step in account.line]

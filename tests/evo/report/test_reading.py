@@ -154,7 +154,7 @@ def test_a_run_in_which_nothing_passed(tmp_path: Path) -> None:
 def test_a_run_that_has_measured_nothing(tmp_path: Path) -> None:
     account = read_account(write_run(tmp_path, "one", [], asked_only=1), now=0.0)
     assert (account.measured, account.births, account.best_so_far) == ((), (), [])
-    assert [row.statistics.asked for row in account.questions] == [1]
+    assert [(row.statistics.asked, row.unfinished) for row in account.questions] == [(0, 1)]
 
 
 def test_a_run_that_is_being_written(tmp_path: Path) -> None:
