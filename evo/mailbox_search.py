@@ -110,10 +110,6 @@ class MailboxSearch:
             self._give_up(standstill.stop.requests)
             standstill = self._go_on(inbox.replies, wanted=None)
         self._notes.extend([*inbox.notes, *self._remarks(inbox)])
-        parents = parents_to_measure(self.config, standstill.search.memory.history)
-        sittings = usable_sittings(standstill.measured, parents)
-        if not isinstance(standstill.stop, EvaluationsAwaited):  # one that is going on would be recorded at every call
-            record_sittings(self.archive, sittings, self._notes.append)
         return self._publish(standstill)
 
     def is_new(self, key: Key) -> bool:
@@ -173,6 +169,7 @@ class MailboxSearch:
 
     def _publish(self, standstill: _Standstill) -> Waiting:
         """Put into pending/ what is to be measured, write the result so far, and say what is waited for."""
+        self._record_sittings(standstill)
         stop, history = standstill.stop, standstill.search.memory.history
         awaited = stop.sources if isinstance(stop, EvaluationsAwaited | RepliesAwaited) else ()
         sources = list(dict.fromkeys(map(normalise, awaited)))
@@ -195,6 +192,12 @@ class MailboxSearch:
             model=self.config.answerer.model or "",
             notes=tuple(dict.fromkeys(self._notes)),
         )
+
+    def _record_sittings(self, standstill: _Standstill) -> None:
+        parents = parents_to_measure(self.config, standstill.search.memory.history)
+        sittings = usable_sittings(standstill.measured, parents)
+        if not isinstance(standstill.stop, EvaluationsAwaited | RepliesAwaited):  # each would be recorded as it grows
+            record_sittings(self.archive, sittings, self._notes.append)
 
     def _prompts(self, requests: Sequence[Request]) -> tuple[Prompt, ...]:
         return tuple(

@@ -6,7 +6,7 @@ carried over from another machine, is never taken for this sitting's.
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -42,13 +42,13 @@ class Sitting:
         return cls(parents=parents, children=children)
 
 
-@dataclass(frozen=True, kw_only=True)
 class SittingFile:
     """The file of the sitting under way. It is there from the first child on, for before that it says nothing."""
 
-    path: Path
-    _parents: dict[str, Evaluation] = field(default_factory=dict, init=False)
-    _children: dict[str, str] = field(default_factory=dict, init=False)
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._parents: dict[str, Evaluation] = {}
+        self._children: dict[str, str] = {}
 
     def add_parent(self, name: str, evaluation: Evaluation) -> None:
         """A parent was measured."""
@@ -73,7 +73,7 @@ class SittingFile:
 
 def new_sitting(measured: Path) -> SittingFile:
     """A file of its own for a sitting that begins now, named by the time."""
-    return SittingFile(path=measured / _FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json")
+    return SittingFile(measured / _FOLDER / f"{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}.json")
 
 
 def read_sittings(measured: Path, note: Callable[[str], None]) -> dict[Path, Sitting]:

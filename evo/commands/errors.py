@@ -35,7 +35,8 @@ def guarded(command: Callable[[], int], errors: Console) -> int:
     except BrokenPipeError:
         raise  # nobody reads any more, errors included
     except _FORESEEN as error:
-        logging.getLogger().addHandler(logging.NullHandler())  # where no log is kept, Python would show the traceback
+        if not logger.hasHandlers():  # where no log is kept, Python would show the traceback
+            logging.getLogger().addHandler(logging.NullHandler())
         logger.error("ended by %s", error, exc_info=error)
         complain(errors, str(error))
         return BAD_ENVIRONMENT

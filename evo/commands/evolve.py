@@ -125,7 +125,7 @@ def _note_taken(config: Config, made: Path, console: Console) -> None:
     """Say where a new run or sweep lies that is not called as its user named it, for that name was taken."""
     if config.name and made.name != config.name:
         taken = made.with_name(config.name)
-        said = f"{taken} is there already, so this is {made}; to go on with the earlier one: resume={config.name}"
+        said = f"{taken} is there already, so this is {made}; to go on with the earlier one: resume={taken}"
         console.print(Text(said), soft_wrap=True)
 
 

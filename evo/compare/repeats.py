@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from evo.attempt_events import recorded_attempts
 from evo.run_settings import recorded_settings
@@ -15,18 +16,25 @@ from population.run_folder import RunFolder
 
 @dataclass(frozen=True, kw_only=True)
 class _Content:
-    """Checksums of what a run asked and measured. An evaluation holds times, so two runs on a device agree in none."""
+    """What a run was set to, and checksums of what it asked and measured.
 
-    asked: frozenset[bytes]  # its attempts; of a run that has none yet the settings
+    An evaluation holds times, so two runs on a device agree in none; two that search a table may agree in all of them.
+    """
+
+    settings: Mapping[str, Any]
+    asked: frozenset[bytes]
     evaluations: frozenset[bytes]
 
     def begins(self, other: "_Content") -> bool:
         """Whether the other is this run, perhaps gone on with."""
-        return self.asked <= other.asked and self.evaluations <= other.evaluations
+        parts = self.asked <= other.asked and self.evaluations <= other.evaluations
+        return parts and self.settings == other.settings
 
 
 def require_different(runs: Mapping[str, RunFolder]) -> None:
-    """Raise ConfigError where two of these runs are one: the same attempts, and evaluations to the last digit."""
+    """Raise ConfigError where two of these runs are one: set alike, with the same attempts and, to the last digit, the
+    same evaluations, as far as the shorter one goes.
+    """
     contents = {name: _content(folder) for name, folder in runs.items()}
     for one, other in combinations(contents, 2):
         if contents[one].begins(contents[other]) or contents[other].begins(contents[one]):
@@ -38,10 +46,9 @@ def require_different(runs: Mapping[str, RunFolder]) -> None:
 
 def _content(folder: RunFolder) -> _Content:
     with read_archive(folder) as archive:
-        attempts = [each.to_json() for each in recorded_attempts(archive)]
-        asked = attempts or [recorded_settings(archive)]
         return _Content(
-            asked=frozenset(_checksum(strict_json(each)) for each in asked),
+            settings=recorded_settings(archive),
+            asked=frozenset(_checksum(strict_json(each.to_json())) for each in recorded_attempts(archive)),
             evaluations=frozenset(_checksum(f"{each.individual_id} {each.record}") for each in archive.evaluations()),
         )
 

@@ -160,7 +160,7 @@ def test_a_run_that_never_began_leaves_no_folder(tmp_path: Path, small_run: list
 def test_a_name_that_is_taken_is_told_with_the_way_to_go_on(tmp_path: Path, small_run: list[str]) -> None:
     words = [*small_run[:-1], "name=a"]
     first, second = (evo(tmp_path, "evolve", *words) for _ in range(2))
-    told = "runs/a is there already, so this is runs/a-2; to go on with the earlier one: resume=a"
+    told = "runs/a is there already, so this is runs/a-2; to go on with the earlier one: resume=runs/a"
     assert (first.returncode, second.returncode) == (0, 0)
     assert "already" not in first.stdout
     assert second.stdout.splitlines()[0] == told

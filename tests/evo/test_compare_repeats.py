@@ -65,8 +65,17 @@ def test_a_copy_of_a_search_is_refused_and_so_is_its_beginning(here: Path) -> No
 
 def test_runs_that_have_measured_seeds_alone_are_one_where_they_are_of_equal_settings(here: Path) -> None:
     runs = {name: write_run(here, name, [0.5], settings={"rng_seed": seed}) for name, seed in (("a", 0), ("b", 1))}
-    grown = write_run(here, "grown", [0.5, 0.6])
-    require_different({**runs, "grown": grown})
+    require_different(runs)
     shutil.copytree("a", "c")
     with pytest.raises(ConfigError, match="compare: a and c are one run, told twice"):
         require_different({**runs, "c": open_run_folder(here / "c")})
+    with pytest.raises(ConfigError, match="compare: a and grown are one run, told twice"):
+        require_different({"a": runs["a"], "grown": write_run(here, "grown", [0.5, 0.6])})
+
+
+def test_two_settings_on_one_table_are_two_runs_though_they_agree_in_all_they_did(here: Path) -> None:
+    runs = {
+        name: write_run(here / name, "same", [0.5, 0.6], settings={"evolution.mu": mu})
+        for name, mu in (("a", 1), ("b", 8))
+    }
+    require_different(runs)
