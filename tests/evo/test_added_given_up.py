@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from by_files import evo
 from small_search import KnobJudge, run_part, small_bank, small_config, snapshot
 
 from evo.added_kernels import AddedKernel, add_kernel, births_after, kernels_taken_in
@@ -92,6 +93,16 @@ def test_one_that_was_measured_is_taken_in_and_its_evaluation_used_again(run: As
     run.go_on(run.folder, 4)
     with read_archive(run.folder) as archive:
         assert [taken.birth for taken in kernels_taken_in(archive)] == [-2, None]
+
+
+def test_the_command_puts_it_in(run: AskedAnew, tmp_path: Path) -> None:
+    path = tmp_path / "mine.cu"
+    path.write_text(run.given_up[0].source, encoding="utf-8")
+    add = ("kernels", "add", str(run.folder.path), str(path))
+    assert "is judged beside the children of the run's next generation" in evo(*add).out
+    assert "waits already, without parents, as " in evo(*add).out
+    run.go_on(run.folder, 3)
+    assert evo(*add).out == f"{run.given_up[0].id} was judged before: nothing new\n"
 
 
 @pytest.mark.parametrize("which", [0, 1])
