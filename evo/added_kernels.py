@@ -124,8 +124,9 @@ class AddedKernels:
         )
 
     def _is_known(self, name: str) -> bool:
-        """Whether the text was judged, or will be; one that a given-up question led to may be put in by hand."""
-        return self._has(name) or self._archive.evaluation_json(name) is not None
+        """Whether the text competes, or will; one of a question that was given up does not, measured or not."""
+        led_to = self._history.attempt_of(name) is not None
+        return led_to or self._has(name) or name in self._archive.seed_ids()
 
     def _has(self, name: str) -> bool:
         return any(taken.kernel.id == name for taken in self._known.values())
@@ -191,9 +192,13 @@ def kernels_taken_in(archive: ArchiveReader) -> Iterator[TakenIn]:
 
 
 def births_after(archive: ArchiveReader, generation: int) -> frozenset[int]:
-    """The births of the kernels that were taken in after a generation."""
-    later = (taken.birth for taken in kernels_taken_in(archive) if taken.generation > generation)
-    return frozenset(birth for birth in later if birth is not None)
+    """The births of the kernels that were taken in after a generation.
+
+    They are those of the archive's rows: where a question that was given up had led to the text, its number.
+    """
+    later = (taken for taken in kernels_taken_in(archive) if taken.generation > generation)
+    found = (archive.find_individual(taken.kernel.id) for taken in later if taken.birth is not None)
+    return frozenset(individual.birth for individual in found if individual is not None)
 
 
 def _kernel_of(record: object) -> AddedKernel:

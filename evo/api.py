@@ -8,6 +8,7 @@
 Each step may be repeated, and may be cut off anywhere. All raise ConfigError and the faults of `evo.commands.errors`.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -26,16 +27,22 @@ from fitness.fork_server import start_fork_server
 from fitness.probe import probe_machine
 from fitness.worker import PRELOAD
 
+logger = logging.getLogger(__name__)
+
 
 def ask(run: str | Path, n: int | None = None, options: Sequence[str] = ()) -> list[Prompt]:
     """The prompts that wait for a reply, after beginning the run or its next generation where none is under way.
 
     `n` is how many questions a new generation has (None: evolution.lambda_). Empty where the seeds or the last
-    generation are not measured yet, and where the search is over: `tell` says which.
+    generation are not measured yet, and where the search is over: `tell` says which. What was found and could not be
+    used, or is worth knowing, is logged as a warning.
     """
     if n is not None and n < 1:
         raise ConfigError(f"n={n}: expected a whole number of at least 1")
-    return list(mailbox_run.ask(str(run), options, count=n, console=Console(quiet=True)).prompts)
+    waiting = mailbox_run.ask(str(run), options, count=n, console=Console(quiet=True))
+    for note in waiting.notes:
+        logger.warning("%s", note)
+    return list(waiting.prompts)
 
 
 def tell(run: str | Path, replies: Mapping[Key, Reply], *, partial: bool = False) -> Waiting:

@@ -4,20 +4,23 @@ import re
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from evo.added_kernels import kernel_files, read_kernel
-from evo.config import EvolutionKind
+from evo.attempt_events import ATTEMPT_EVENT, latest_attempts
+from evo.config import BackendKind, EvolutionKind
 from evo.data import kernel_path
+from evo.history import Outcome
 from evo.run_list import RunState, list_runs
 from evo.run_options import earlier_overrides, has_options, join_options
 from evo.run_settings import flatten_settings, recorded_settings
+from evo.seeds import shipped_sources
 from evo.settings import ConfigError
 from fitness.faults import CandidateFault
-from fitness.manifest import read_manifest
+from fitness.manifest import read_manifest, same_but_for_knobs
 from fitness.rules import check_rules
 from population.archive_reader import ArchiveReader
-from population.individual import normalise
+from population.individual import BY_HAND, SEED, individual_id, normalise
 from population.run_folder import RunFolder
 
 MOST_BYTES: Final = 1_000_000
@@ -54,9 +57,7 @@ def require_kernel(source: str, name: str) -> None:
 
 def require_generations(run: RunFolder, archive: ArchiveReader) -> None:
     """Raise ConfigError for a run that has no next generation to take a kernel into, whatever is left of it."""
-    settings = recorded_settings(archive)
-    if not settings and has_options(run):  # a run by files before its first measurement
-        settings = flatten_settings(join_options(earlier_overrides(run)).config)
+    settings = recorded_settings(archive) or _options(run)  # a run by files has none before its first measurement
     if settings.get("single_shot.questions") is not None:
         raise ConfigError(f"{run.path}: a single shot has no generations to take a kernel in; name it among its seeds")
     if settings.get("evolution.kind") in (EvolutionKind.steady, EvolutionKind.steady.value):
@@ -65,8 +66,9 @@ def require_generations(run: RunFolder, archive: ArchiveReader) -> None:
 
 def require_individuals(run: RunFolder, archive: ArchiveReader, names: Sequence[str]) -> None:
     """Raise ConfigError for an id that is neither a kernel of the run nor one that waits to be taken in."""
+    waiting = waiting_kernels(run) if names else {}
     for name in names:
-        if not archive.holds(name) and name not in waiting_kernels(run):
+        if not archive.holds(name) and name not in waiting:
             raise ConfigError(f"{name!r} is no kernel of {run.path}; expected an id, as the names in {run.kernels} are")
 
 
@@ -79,6 +81,43 @@ def waiting_kernels(run: RunFolder) -> dict[str, Path]:
         except ValueError:  # the run says so when it meets it
             continue
     return found
+
+
+def was_judged(archive: ArchiveReader, name: str) -> bool:
+    """Whether a text was measured, and not for a question that was given up since: such a one does not compete."""
+    found = archive.find_individual(name)
+    if found is None or archive.evaluation_json(name) is None:
+        return False
+    attempts = latest_attempts(archive.records_where(ATTEMPT_EVENT, "child_id", name))
+    led_to = any(attempt.outcome is Outcome.CHILD for attempt in attempts)
+    under_way = not archive.records_where(ATTEMPT_EVENT, "generation", found.generation)
+    return led_to or under_way or found.operator in (SEED, BY_HAND)
+
+
+def why_not_run(run: RunFolder, archive: ArchiveReader, source: str) -> str:
+    """Why the run's backend will refuse a kernel, and what allows it; "" where it will not, or has judged it.
+
+    What a run allows is looked up among its options: it may change from one part of the run to the next.
+    """
+    settled = recorded_settings(archive).get("backend")
+    if settled not in (None, BackendKind.host.value) or archive.evaluation_json(individual_id(source)) is not None:
+        return ""
+    options = _options(run)
+    native = (settled or options.get("backend.kind")) == BackendKind.host.value
+    if not native or options.get("backend.run_model_code") or _is_shipped(source):
+        return ""
+    return (
+        f"{individual_id(source)} changes more than knob values of a shipped seed: on the host backend it is INVALID "
+        "for good, unless the run is gone on with under backend.run_model_code=true before it is judged"
+    )
+
+
+def _is_shipped(source: str) -> bool:
+    return any(same_but_for_knobs(source, seed) for seed in shipped_sources())
+
+
+def _options(run: RunFolder) -> dict[str, Any]:
+    return flatten_settings(join_options(earlier_overrides(run)).config) if has_options(run) else {}
 
 
 def why_over(run: RunFolder) -> str:

@@ -36,13 +36,14 @@ class Search:
     memory: Memory
     keeper: Keeper
     checkpoint: Checkpoint | None
+    note: Callable[[str], None]
 
     def toolbox(
         self, evaluator: EvaluatesAll, console: RunConsole, answerer: Answerer | None = None, report: Report = NO_REPORT
     ) -> base.Toolbox:
         """The loop's steps; without an answerer the configured one is built. Raises ConfigError or AnswererError."""
         return build_toolbox(
-            self.config, self.settled, self.memory, evaluator, self.keeper, console, answerer, report,
+            self.config, self.settled, self.memory, evaluator, self.keeper, console, self.note, answerer, report,
             begun_after=self.checkpoint.generation if self.checkpoint else 0,
         )  # fmt: skip
 
@@ -92,4 +93,6 @@ def prepare_search(
         settings_fingerprint=settings,
         elapsed_s=memory.tracker.elapsed_s,
     )
-    return Search(config=config, settled=settled, bank=bank, memory=memory, keeper=keeper, checkpoint=checkpoint)
+    return Search(
+        config=config, settled=settled, bank=bank, memory=memory, keeper=keeper, checkpoint=checkpoint, note=note
+    )

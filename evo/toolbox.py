@@ -133,7 +133,7 @@ class Steps:
 
 def build_toolbox(
     config: Config, settled: Settled, memory: Memory, evaluator: EvaluatesAll, keeper: Keeper, console: RunConsole,
-    answerer: Answerer | None = None, report: Report = NO_REPORT, begun_after: int = 0,
+    note: Callable[[str], None], answerer: Answerer | None = None, report: Report = NO_REPORT, begun_after: int = 0,
 ) -> base.Toolbox:  # fmt: skip
     """The loop's steps by name; without an `answerer` the configured one. Raises ConfigError or AnswererError."""
     auditing = build_auditing(config, settled, evaluator, memory.archive, memory.history, console.note)
@@ -170,9 +170,7 @@ def build_toolbox(
     for step in ("stop", "sow", "next_birth", "select_survivors", "record"):
         toolbox.register(step, getattr(steps, step))
     toolbox.register("select_parents", (shot or steps).select_parents)
-    by_hand = AddedKernels(
-        folder=keeper.run.added, archive=memory.archive, history=memory.history, note=console.note
-    )
+    by_hand = AddedKernels(folder=keeper.run.added, archive=memory.archive, history=memory.history, note=note)
     toolbox.register("vary", mutation.vary if shot else by_hand.beside(mutation.vary))
     toolbox.register("evaluate", judging.evaluate)
     toolbox.register("checkpoint", keeper.save)

@@ -5,13 +5,15 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
-from evo.added_kernels import AddedKernel, add_kernel, kernels_taken_in
+from evo.added_kernels import AddedKernel, add_kernel, kernels_taken_in, read_kernel
 from evo.kernel_checks import (
     read_source,
     require_generations,
     require_individuals,
     require_kernel,
     waiting_kernels,
+    was_judged,
+    why_not_run,
     why_over,
 )
 from evo.merging import Merged, merge
@@ -48,8 +50,9 @@ def _add(words: Sequence[str], console: Console) -> int:
     with read_archive(run) as archive:
         require_generations(run, archive)
         require_individuals(run, archive, parents)
-        for kernel in added:
-            _say(console, _put(run, archive, kernel))
+        warnings = [why_not_run(run, archive, kernel.source) for kernel in added]  # before any is put in: it may raise
+        for kernel, warning in zip(added, warnings, strict=True):
+            _tell(console, _put(run, archive, kernel), warning)
     return _tell_where_over(run, console)
 
 
@@ -66,20 +69,27 @@ def _merge(words: Sequence[str], console: Console) -> int:
         if why := _unfinished(names, merged):
             return _leave(run, names, merged.source, why, console)
         kernel = AddedKernel(source=merged.source, parent_ids=names)
-        _say(console, f"{names[0]} and {names[1]}, joined over {merged.base}: {_put(run, archive, kernel)}")
+        warning = why_not_run(run, archive, kernel.source)
+        put = f"{names[0]} and {names[1]}, joined over {merged.base}: {_put(run, archive, kernel)}"
+        _tell(console, put, warning)
     return _tell_where_over(run, console)
 
 
 def _put(run: RunFolder, archive: ArchiveReader, kernel: AddedKernel) -> str:
     """What became of a kernel; a text that the run has is not put to it again."""
-    if archive.evaluation_json(kernel.id) is not None:
+    taken_in = any(taken.kernel.id == kernel.id for taken in kernels_taken_in(archive))
+    if was_judged(archive, kernel.id) or (taken_in and archive.evaluation_json(kernel.id) is not None):
         return f"{kernel.id} was judged before: nothing new"
-    if any(taken.kernel.id == kernel.id for taken in kernels_taken_in(archive)):
+    if taken_in:
         return f"{kernel.id} is taken in already, and waits to be measured"
-    if (waiting := waiting_kernels(run).get(kernel.id)) is not None:
-        return f"{kernel.id} waits already, as {waiting}"
+    if (path := waiting_kernels(run).get(kernel.id)) is not None:
+        return f"{kernel.id} waits already, {_of(read_kernel(path))}, as {path}"
     path = add_kernel(run, kernel)
     return f"{kernel.id} is judged beside the children of the run's next generation; it waits as {path}"
+
+
+def _of(kernel: AddedKernel) -> str:
+    return f"with parents={','.join(kernel.parent_ids)}" if kernel.parent_ids else "without parents"
 
 
 def _unfinished(names: tuple[str, str], merged: Merged) -> str:
@@ -115,6 +125,11 @@ def _tell_where_over(run: RunFolder, console: Console) -> int:
 
 def _run(name: str) -> RunFolder:
     return open_run_folder(locate_run(name).path)
+
+
+def _tell(console: Console, put: str, warning: str) -> None:
+    for line in filter(None, (put, warning)):
+        _say(console, line)
 
 
 def _say(console: Console, line: str) -> None:

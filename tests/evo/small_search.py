@@ -197,8 +197,9 @@ def assemble(
     said = io.StringIO()
     console = RunConsole(console=Console(file=said, width=200), budget=config.stop.evaluations)
     search = Search(
-        config=config, settled=settled, bank=bank, memory=memory, keeper=keeper, checkpoint=checkpoint
-    )
+        config=config, settled=settled, bank=bank, memory=memory, keeper=keeper, checkpoint=checkpoint,
+        note=notes.append,
+    )  # fmt: skip
     return SmallSearch(
         toolbox=search.toolbox(judge, console, answerer),
         state=search.state(),

@@ -15,6 +15,7 @@ from killed_runs import mortal_config
 from rich.console import Console
 from small_search import MACHINE, SOURCE, KnobJudge, run_part, small_config, snapshot
 
+from evo import api
 from evo.added_kernels import (
     AddedKernel,
     AddedKernels,
@@ -224,7 +225,7 @@ def test_by_files_it_waits_to_be_measured_while_replies_are_out(tmp_path: Path) 
     run.whole_run(1)
     add_kernel(run.folder, BEST)
     said = run.ask("n=3")
-    assert f"{BEST.id}, put in by hand, is judged beside the children of generation 2" in said.out
+    assert f"note: {BEST.id}, put in by hand, is judged beside the children of generation 2" in said.out
     assert names(run.folder.outbox) == ["0003.md", "0004.md", "0005.md"]
     assert names(run.folder.pending) == ["job.json", f"{BEST.id}.cu"]
     measure(run)
@@ -238,6 +239,21 @@ def test_by_files_it_waits_to_be_measured_while_replies_are_out(tmp_path: Path) 
     assert f"hand {BEST.id}  " in said.out
     assert births(run.folder) == [(BEST.id, -2, 2, "hand", (ROOT,))]
     assert BEST.id in members(run.folder)
+
+
+def test_a_program_is_told_of_it_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = by_files(tmp_path)
+    run.whole_run(1)
+    add_kernel(run.folder, BEST)
+    strange = add_kernel(run.folder, replace(FIRST, parent_ids=("k000000000000",)))
+    prompts = api.ask(run.folder.path, n=1)
+    assert [prompt.number for prompt in prompts] == [3]
+    told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told == [
+        f"{BEST.id}, put in by hand, is judged beside the children of generation 2",
+        f"{strange} is not taken in: its parent k000000000000 is no kernel of this run",
+    ]
+    assert api.tell(run.folder.path, {}).notes == ()
 
 
 def test_by_files_it_is_the_run_that_evolve_makes(tmp_path: Path) -> None:

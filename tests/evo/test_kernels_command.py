@@ -1,5 +1,6 @@
 """`evo kernels`: a person's kernel to a run, and two of its kernels joined."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,16 +10,17 @@ from small_shots import shot, shot_config
 from small_steady import steady
 
 from evo.added_kernels import AddedKernel, add_kernel, kernel_files, kernels_taken_in, read_kernel
+from evo.config import BackendKind
 from evo.kernel_checks import MOST_BYTES
 from evo.merging import merge_texts, with_joined_knobs
 from evo.result import build_result, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.seeds import read_seed
 from evo.settings import ConfigError
-from fitness.manifest import with_knobs
+from fitness.manifest import read_manifest, with_knobs
 from population.archive import create_archive, open_archive
 from population.archive_reader import read_archive
-from population.individual import individual_id, normalise
+from population.individual import Individual, individual_id, normalise
 from population.run_folder import RunFolder, create_run_folder
 
 ROOT = individual_id(SOURCE)
@@ -79,7 +81,8 @@ def test_one_is_put_to_a_run_while_another_process_writes(run: RunFolder, tmp_pa
     name = individual_id(NEW)
     assert said.out == f"{name} is judged beside the children of the run's next generation; it waits as {path}\n"
     again = evo("kernels", "add", str(run.path), file_of(tmp_path, NEW))
-    assert (again.code, again.out) == (0, f"{name} waits already, as {path}\n")
+    parents = f"parents={individual_id(ONE)},{ROOT}"
+    assert (again.code, again.out) == (0, f"{name} waits already, with {parents}, as {path}\n")
     of_it = tmp_path / "of-it.cu"
     of_it.write_text(variant(head="// newer\n"), encoding="utf-8")
     assert evo("kernels", "add", str(run.path), str(of_it), f"parents={name}").code == 0
@@ -91,6 +94,63 @@ def test_several_at_once_and_a_shipped_one_by_its_name(run: RunFolder, tmp_path:
     assert (said.code, said.out.count("it waits as")) == (0, 2)
     assert [kernel.parent_ids for kernel in put(run)] == [(), ()]
     assert put(run)[1].source == normalise(read_seed("naive"))
+
+
+def test_one_that_waits_keeps_its_parents_and_says_which(run: RunFolder, tmp_path: Path) -> None:
+    add = ("kernels", "add", str(run.path), file_of(tmp_path, NEW))
+    assert evo(*add).code == 0
+    [path] = kernel_files(run.added)
+    assert evo(*add, f"parents={ROOT}").out == f"{individual_id(NEW)} waits already, without parents, as {path}\n"
+    assert put(run) == [AddedKernel(source=NEW)]
+
+
+def host_run(root: Path, *words: str) -> RunFolder:
+    """A run by files that has not begun to measure."""
+    run = by_files(root, "host").folder
+    options = ("seeds=[tiled]", "suite=smoke", "backend=host", "answerer.model=me")
+    assert evo("ask", str(run.path), *options, *words).code == 0
+    return run
+
+
+def test_on_the_host_a_warning_says_what_lets_a_models_code_run(tmp_path: Path) -> None:
+    run, tiled = host_run(tmp_path), normalise(read_seed("tiled"))
+    mine = file_of(tmp_path, f"{tiled}// mine\n")
+    said = evo("kernels", "add", str(run.path), mine)
+    assert (said.code, len(put(run))) == (0, 1)
+    [_, warning] = said.out.splitlines()
+    assert warning.startswith(f"{put(run)[0].id} changes more than knob values of a shipped seed: on the host backend")
+    assert "backend.run_model_code=true" in warning
+    assert evo("kernels", "add", str(run.path), mine).out.splitlines()[1:] == [warning]
+
+
+def test_on_the_host_knobs_alone_and_what_is_allowed_need_no_warning(tmp_path: Path) -> None:
+    run, tiled = host_run(tmp_path), normalise(read_seed("tiled"))
+    knob = next(each for each in read_manifest(tiled).knobs if len(each.choices) > 1)
+    other = next(value for value in knob.choices if value != knob.value)
+    turned = file_of(tmp_path, with_knobs(tiled, {knob.name: other}))
+    assert evo("kernels", "add", str(run.path), turned, "naive").out.count("\n") == 2
+    (tmp_path / "allowed").mkdir()
+    allowed = host_run(tmp_path / "allowed", "backend.run_model_code=true")
+    said = evo("kernels", "add", str(allowed.path), file_of(tmp_path, f"{tiled}// mine\n"))
+    assert (said.code, said.out.count("\n")) == (0, 1)
+
+
+def test_what_a_run_began_on_counts(tmp_path: Path) -> None:
+    """One that left its backend to us has settled it since."""
+    run = create_run_folder(tmp_path, "settled")
+    with create_archive(run) as archive:
+        settled = replace(small_settled(small_config()), backend=BackendKind.host)
+        require_same_settings(archive, fixed_settings(small_config(), settled))
+        for source in (SOURCE, ONE, OTHER):
+            birth = -1 - [SOURCE, ONE, OTHER].index(source)
+            parents = () if source == SOURCE else (ROOT,)
+            archive.record_individual(
+                Individual.from_source(
+                    source, birth=birth, generation=0, operator="hand" if parents else "seed", parent_ids=parents
+                )
+            )
+    said = evo("kernels", "merge", str(run.path), individual_id(ONE), individual_id(OTHER))
+    assert (said.code, said.out.count("backend.run_model_code=true")) == (0, 1)
 
 
 def test_one_that_was_judged_is_nothing_new(run: RunFolder, tmp_path: Path) -> None:
