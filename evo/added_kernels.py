@@ -6,23 +6,22 @@ the seeds.
 """
 
 import logging
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from evo.dropped_files import drop_file, dropped_files
 from evo.history import History
 from evo.mutation import RepliesAwaited
 from population.archive import Archive
 from population.archive_reader import ArchiveReader
-from population.atomic_file import parse_json, strict_json, write_atomically
-from population.faults import RunFolderError
+from population.atomic_file import parse_json, strict_json
 from population.individual import BY_HAND, Individual, individual_id
 from population.records import EventRecord
 from population.run_folder import RunFolder
 
-EVENT = "kernel_added"
+KERNEL_ADDED = "kernel_added"
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +90,7 @@ class AddedKernels:
         `number` is that of its first question; once that is asked, what comes is the next generation's.
         """
         if self._archive.question(number) is None:
-            for path in kernel_files(self._folder):
+            for path in dropped_files(self._folder):
                 if path.stem not in self._known and path.stem not in self._refused:
                     self._take(path, generation, number)
         return [
@@ -117,7 +116,7 @@ class AddedKernels:
         )
         record = {"number": number, "generation": generation, "birth": birth, "parents": kernel.parent_ids}
         self._archive.record_event(
-            EventRecord(kind=EVENT, key=path.stem, record=strict_json({**record, "source": kernel.source}))
+            EventRecord(kind=KERNEL_ADDED, key=path.stem, record=strict_json({**record, "source": kernel.source}))
         )
         self._known[path.stem] = TakenIn(
             name=path.stem, number=number, generation=generation, birth=birth, kernel=kernel
@@ -158,19 +157,7 @@ def add_kernel(run: RunFolder, kernel: AddedKernel) -> Path:
 
     Raises RunFolderError where it cannot be written.
     """
-    path = run.added / f"{time.time_ns():020d}-{kernel.id}.json"  # by name in the order of their coming
-    record = {"parents": kernel.parent_ids, "source": kernel.source}
-    try:
-        run.added.mkdir(exist_ok=True)
-        write_atomically(path, strict_json(record) + "\n")
-    except OSError as error:
-        raise RunFolderError(f"{path}: {error}; make room or rights there") from error
-    return path
-
-
-def kernel_files(folder: Path) -> list[Path]:
-    """The files of people's kernels, the oldest first."""
-    return sorted(folder.glob("*.json"))
+    return drop_file(run.added, kernel.id, {"parents": kernel.parent_ids, "source": kernel.source})
 
 
 def read_kernel(path: Path) -> AddedKernel:
@@ -183,7 +170,7 @@ def read_kernel(path: Path) -> AddedKernel:
 
 def kernels_taken_in(archive: ArchiveReader) -> Iterator[TakenIn]:
     """The people's kernels that a run has taken in, in that order."""
-    for event in archive.events_of(EVENT):
+    for event in archive.events_of(KERNEL_ADDED):
         record = parse_json(event.record)
         yield TakenIn(
             name=str(event.key), number=record["number"], generation=record["generation"], birth=record["birth"],

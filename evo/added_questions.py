@@ -5,23 +5,22 @@ asks it at the same one.
 """
 
 import logging
-import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from evo.dropped_files import drop_file, dropped_files
 from population.archive import Archive
 from population.archive_reader import ArchiveReader
-from population.atomic_file import parse_json, strict_json, write_atomically
-from population.faults import RunFolderError
+from population.atomic_file import parse_json, strict_json
 from population.records import EventRecord
 from population.run_folder import RunFolder
 from questions.entry import BankError, read_entry, write_entry
 from questions.question import Question
 from questions.sampler import QuestionSampler
 
-EVENT = "question_added"
+QUESTION_ADDED = "question_added"
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +50,7 @@ class AddedQuestions:
             if taken.number == number:
                 self._sampler.push(taken.question)
         if self._archive.question(number) is None:  # one that was asked before the interruption is asked again
-            for path in question_files(self._folder):
+            for path in dropped_files(self._folder):
                 if path.stem not in self._known and path.stem not in self._refused:
                     self._take(path, number)
 
@@ -64,7 +63,7 @@ class AddedQuestions:
             logger.warning("%s is not asked: %s", path, fault)
             return
         record = strict_json({"number": number, "question": write_entry(question)})
-        self._archive.record_event(EventRecord(kind=EVENT, key=path.stem, record=record))
+        self._archive.record_event(EventRecord(kind=QUESTION_ADDED, key=path.stem, record=record))
         self._known[path.stem] = TakenIn(name=path.stem, number=number, question=question)
 
 
@@ -73,18 +72,7 @@ def add_question(run: RunFolder, question: Question) -> Path:
 
     Raises RunFolderError where it cannot be written.
     """
-    path = run.questions / f"{time.time_ns():020d}-{question.id}.json"  # by name in the order of their coming
-    try:
-        run.questions.mkdir(exist_ok=True)
-        write_atomically(path, strict_json(write_entry(question)) + "\n")
-    except OSError as error:
-        raise RunFolderError(f"{path}: {error}; make room or rights there") from error
-    return path
-
-
-def question_files(folder: Path) -> list[Path]:
-    """The files of people's questions, the oldest first."""
-    return sorted(folder.glob("*.json"))
+    return drop_file(run.questions, question.id, write_entry(question))
 
 
 def read_question(path: Path) -> Question:
@@ -98,7 +86,7 @@ def read_question(path: Path) -> Question:
 
 def questions_taken_in(archive: ArchiveReader) -> Iterator[TakenIn]:
     """The people's questions that a run has taken in, in that order."""
-    for event in archive.events_of(EVENT):
+    for event in archive.events_of(QUESTION_ADDED):
         record: Mapping[str, Any] = parse_json(event.record)
         question = read_entry(record["question"], f"event {event.key}")
         yield TakenIn(name=str(event.key), number=record["number"], question=question)

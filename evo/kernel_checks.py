@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from evo.added_kernels import kernel_files, read_kernel
+from evo.added_kernels import read_kernel
 from evo.attempt_events import ATTEMPT_EVENT, latest_attempts
 from evo.config import BackendKind, EvolutionKind
 from evo.data import kernel_path
+from evo.dropped_files import dropped_files
 from evo.history import Outcome
 from evo.run_list import RunState, list_runs
 from evo.run_options import earlier_overrides, has_options, join_options
@@ -75,7 +76,7 @@ def require_individuals(run: RunFolder, archive: ArchiveReader, names: Sequence[
 def waiting_kernels(run: RunFolder) -> dict[str, Path]:
     """The files of the kernels that were put to a run, taken in or not, by the kernels' ids."""
     found = {}
-    for path in kernel_files(run.added):
+    for path in dropped_files(run.added):
         try:
             found[read_kernel(path).id] = path
         except ValueError:  # the run says so when it meets it

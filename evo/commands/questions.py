@@ -7,7 +7,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
-from evo.added_questions import add_question, question_files, questions_taken_in
+from evo.added_questions import add_question, questions_taken_in
+from evo.dropped_files import dropped_files
 from evo.question_records import QuestionRow, bank_entries, promotions, question_rows
 from evo.run_options import locate_run
 from evo.settings import ConfigError
@@ -52,7 +53,7 @@ def _list_run(run: RunFolder, console: Console) -> None:
         _say(console, head, row.text, _figures(row), *_moves(row))
     if any(row.unfinished for row in rows):
         _say(console, "unfinished: asked in a generation that is not complete; counted, with its outcome, once it is")
-    if waiting := [path for path in question_files(run.questions) if path.stem not in known]:
+    if waiting := [path for path in dropped_files(run.questions) if path.stem not in known]:
         _say(console, f"added and not taken in yet: {len(waiting)}")
 
 

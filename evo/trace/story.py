@@ -6,8 +6,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evo.added_kernels import EVENT as KERNEL_ADDED
-from evo.added_questions import EVENT as QUESTION_ADDED
+from evo.added_kernels import KERNEL_ADDED
+from evo.added_questions import QUESTION_ADDED
 from evo.attempt_events import ATTEMPT_EVENT
 from evo.mailbox_search import GIVEN_UP_EVENT
 from evo.mutation import ATTEMPTS

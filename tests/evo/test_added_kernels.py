@@ -21,10 +21,10 @@ from evo.added_kernels import (
     AddedKernels,
     add_kernel,
     births_after,
-    kernel_files,
     kernels_taken_in,
     read_kernel,
 )
+from evo.dropped_files import dropped_files
 from evo.history import History
 from evo.measured import write_measured
 from evo.pending import pending_sources
@@ -198,7 +198,7 @@ def test_what_cannot_be_taken_in_is_told_of_and_passed_over(
 def test_a_file_gives_back_what_was_put_in(folder: RunFolder) -> None:
     path = add_kernel(folder, SECOND)
     assert read_kernel(path) == SECOND
-    assert kernel_files(folder.added) == [path]
+    assert dropped_files(folder.added) == [path]
 
 
 def test_of_a_question_that_was_given_up_its_parent_and_its_text_are_taken_in(folder: RunFolder) -> None:

@@ -9,8 +9,9 @@ from small_search import SOURCE, run_part, small_config, small_settled
 from small_shots import shot, shot_config
 from small_steady import steady
 
-from evo.added_kernels import AddedKernel, add_kernel, kernel_files, kernels_taken_in, read_kernel
+from evo.added_kernels import AddedKernel, add_kernel, kernels_taken_in, read_kernel
 from evo.config import BackendKind
+from evo.dropped_files import dropped_files
 from evo.kernel_checks import MOST_BYTES
 from evo.merging import merge_texts, with_joined_knobs
 from evo.result import build_result, write_result
@@ -45,7 +46,7 @@ def begun(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
     for source in (ONE, OTHER, THIRD):
         add_kernel(folder, AddedKernel(source=source, parent_ids=(ROOT,)))
     run_part(small_config(generations=1), folder)
-    for path in kernel_files(folder.added):
+    for path in dropped_files(folder.added):
         path.unlink()  # they are taken in
     return folder
 
@@ -64,7 +65,7 @@ def file_of(folder: Path, text: str | bytes) -> str:
 
 
 def put(run: RunFolder) -> list[AddedKernel]:
-    return [read_kernel(path) for path in kernel_files(run.added)]
+    return [read_kernel(path) for path in dropped_files(run.added)]
 
 
 def refused(said: Said) -> str:
@@ -77,7 +78,7 @@ def test_one_is_put_to_a_run_while_another_process_writes(run: RunFolder, tmp_pa
         said = evo("kernels", "add", str(run.path), file_of(tmp_path, NEW), f"parents={individual_id(ONE)},{ROOT}")
     assert (said.code, said.errors) == (0, "")
     assert put(run) == [AddedKernel(source=NEW, parent_ids=(individual_id(ONE), ROOT))]
-    [path] = kernel_files(run.added)
+    [path] = dropped_files(run.added)
     name = individual_id(NEW)
     assert said.out == f"{name} is judged beside the children of the run's next generation; it waits as {path}\n"
     again = evo("kernels", "add", str(run.path), file_of(tmp_path, NEW))
@@ -99,7 +100,7 @@ def test_several_at_once_and_a_shipped_one_by_its_name(run: RunFolder, tmp_path:
 def test_one_that_waits_keeps_its_parents_and_says_which(run: RunFolder, tmp_path: Path) -> None:
     add = ("kernels", "add", str(run.path), file_of(tmp_path, NEW))
     assert evo(*add).code == 0
-    [path] = kernel_files(run.added)
+    [path] = dropped_files(run.added)
     assert evo(*add, f"parents={ROOT}").out == f"{individual_id(NEW)} waits already, without parents, as {path}\n"
     assert put(run) == [AddedKernel(source=NEW)]
 
@@ -271,7 +272,7 @@ def test_where_siblings_meet_a_person_finishes_it(run: RunFolder) -> None:
     path.write_text("\n".join([*lines[:20], lines[21], lines[23], *lines[25:], ""]), encoding="utf-8")
     assert evo(*add).code == 0
     assert put(run) == [AddedKernel(source=variant(tail="    // other\n    // third\n", WIDTH=2), parent_ids=pair)]
-    assert names(run.added) == sorted([path.name, kernel_files(run.added)[0].name])
+    assert names(run.added) == sorted([path.name, dropped_files(run.added)[0].name])
 
 
 def test_a_join_that_is_no_kernel_is_left_to_a_person_too(tmp_path: Path) -> None:

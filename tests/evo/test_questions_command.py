@@ -9,8 +9,9 @@ import yaml
 from by_files import Said, evo, names
 from small_search import KnobJudge, run_part, small_config, snapshot
 
-from evo.added_questions import add_question, question_files, questions_taken_in
+from evo.added_questions import add_question, questions_taken_in
 from evo.attempt_events import recorded_attempts
+from evo.dropped_files import dropped_files
 from evo.history import Outcome
 from evo.question_records import bank_entries, promotions, question_rows
 from evo.stop import StopSearch
@@ -84,7 +85,7 @@ def test_one_that_is_no_text_is_refused(folder: RunFolder) -> None:
     run_part(small_config(generations=0), folder)
     said = evo("questions", "add", str(folder.path), "Which \udcff?")
     assert (said.code, said.errors) == (2, "evo: questions add: the question is not UTF-8 text\n")
-    assert question_files(folder.questions) == []
+    assert dropped_files(folder.questions) == []
 
 
 def test_one_can_be_added_while_another_process_writes(folder: RunFolder) -> None:
@@ -93,7 +94,7 @@ def test_one_can_be_added_while_another_process_writes(folder: RunFolder) -> Non
         said = evo("questions", "add", str(folder.path), ROWS.text, "layer=launch")
     assert (said.code, said.errors) == (0, "")
     assert f"{ROWS.id} is asked first when the run puts" in said.out
-    [path] = question_files(folder.questions)
+    [path] = dropped_files(folder.questions)
     assert str(path) in said.out
     run_part(small_config(generations=1), folder)
     assert asked(folder)[0] == (0, ROWS.id, "person")

@@ -11,7 +11,7 @@ from by_files import ByFiles, by_files
 from rich.console import Console
 from small_search import MACHINE, SOURCE, run_part, small_config, snapshot, write_table
 
-from evo.added_kernels import EVENT, AddedKernel, add_kernel
+from evo.added_kernels import KERNEL_ADDED, AddedKernel, add_kernel
 from evo.config import Config
 from evo.console import RunConsole
 from evo.result import read_result
@@ -145,7 +145,7 @@ def test_the_trace_tells_of_it_before_the_question_that_was_next(tmp_path: Path,
     add_kernel(folder, FIRST)
     run_part(small_config(generations=2), folder)
     lines = lines_of(folder)
-    place = next(place for place, line in enumerate(lines) if line.get("event") == EVENT)
+    place = next(place for place, line in enumerate(lines) if line.get("event") == KERNEL_ADDED)
     assert lines[place]["record"] == {
         "number": 4,
         "generation": 2,
@@ -168,7 +168,7 @@ def test_one_whose_generation_has_asked_nothing_yet_is_told_at_the_end(tmp_path:
     run_part(small_config(generations=1), folder)
     record = {"number": 4, "generation": 2, "birth": -2, "parents": [ROOT], "source": FIRST.source}
     with open_archive(folder) as archive:
-        archive.record_event(EventRecord(kind=EVENT, key="killed-here", record=strict_json(record)))
+        archive.record_event(EventRecord(kind=KERNEL_ADDED, key="killed-here", record=strict_json(record)))
         individual = archive.individual(ROOT)
         archive.record_individual(
             replace(
