@@ -149,12 +149,7 @@ class HostReplay:
 
     def bulk_ms(self, calls: int, *, behind: Replay | None = None) -> float:
         """Milliseconds of wall-clock time of so many calls. Raises CandidateFault where a launch fails."""
-        start = time.perf_counter_ns()
-        for _ in range(calls):
-            if behind is not None:
-                behind.enqueue()
-            self._call(backwards=False)
-        return (time.perf_counter_ns() - start) / 1e6
+        return _wall_ms(self, calls, behind)
 
     def _call(self, *, backwards: bool) -> None:
         for buffer in self._zeroed:
@@ -189,12 +184,16 @@ class HostBaselineReplay:
 
     def bulk_ms(self, calls: int, *, behind: Replay | None = None) -> float:
         """Milliseconds of wall-clock time of so many calls."""
-        start = time.perf_counter_ns()
-        for _ in range(calls):
-            if behind is not None:
-                behind.enqueue()
-            self._output = self._call()
-        return (time.perf_counter_ns() - start) / 1e6
+        return _wall_ms(self, calls, behind)
+
+
+def _wall_ms(replay: Replay, calls: int, behind: Replay | None) -> float:
+    start = time.perf_counter_ns()
+    for _ in range(calls):
+        if behind is not None:
+            behind.enqueue()
+        replay.enqueue()
+    return (time.perf_counter_ns() - start) / 1e6
 
 
 def last_level_cache_bytes(caches: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
