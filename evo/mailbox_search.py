@@ -34,7 +34,7 @@ from fitness.faults import EnvironmentFault
 from fitness.scenario import Suite
 from population.archive import Archive
 from population.atomic_file import parse_json, strict_json
-from population.individual import individual_id, normalise
+from population.individual import Individual, individual_id, normalise
 from population.records import EventRecord
 from population.run_folder import RunFolder
 from questions.bank import Bank
@@ -169,15 +169,16 @@ class MailboxSearch:
 
     def _publish(self, standstill: _Standstill) -> Waiting:
         """Put into pending/ what is to be measured, write the result so far, and say what is waited for."""
-        self._record_sittings(standstill)
         stop, history = standstill.stop, standstill.search.memory.history
+        passed = parents_to_measure(self.config, history)
+        self._record_sittings(standstill, passed)
         awaited = stop.sources if isinstance(stop, EvaluationsAwaited | RepliesAwaited) else ()
         sources = list(dict.fromkeys(map(normalise, awaited)))
         if isinstance(stop, RepliesAwaited):  # a child that is in the history was measured before
             sources = [source for source in sources if history.evaluation(individual_id(source)) is None]
         sources = [source for source in sources if standstill.measured.find(source) is None]
         has_children = bool(sources and standstill.state.population)  # before there is a population, seeds wait
-        parents = parents_to_measure(self.config, history) if has_children else []
+        parents = passed if has_children else []
         job = replace(standstill.measured.job, again=tuple(parent.id for parent in parents))
         publish(self.folder.pending, job, [*sources, *(parent.source for parent in parents)])
         write_result(self.folder, standstill.search.result(standstill.state, stop))
@@ -193,8 +194,7 @@ class MailboxSearch:
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
-    def _record_sittings(self, standstill: _Standstill) -> None:
-        parents = parents_to_measure(self.config, standstill.search.memory.history)
+    def _record_sittings(self, standstill: _Standstill, parents: Sequence[Individual]) -> None:
         sittings = usable_sittings(standstill.measured, parents)
         if not isinstance(standstill.stop, EvaluationsAwaited | RepliesAwaited):  # each would be recorded as it grows
             record_sittings(self.archive, sittings, self._notes.append)
