@@ -24,7 +24,6 @@ from evo.settings import compose_config
 from evo.steady import evolve_steadily
 from evo.toolbox import build_bank
 from evo.workbench import open_evaluator
-from fitness.examination import Examination, Examined
 from fitness.fork_server import start_fork_server
 from fitness.measure import Job, Measured
 from fitness.pool import MeasuringWorker
@@ -63,8 +62,6 @@ class Log:
 class _Timed:
     """Stands in for a worker, and writes down when it is at work."""
 
-    device_index = 0  # nothing is audited here
-
     def __init__(self, worker: MeasuringWorker, log: Log, place: int) -> None:
         self._worker = worker
         self._log = log
@@ -76,10 +73,6 @@ class _Timed:
         measured = self._worker.measure(job)
         self._log.intervals.append(Interval(worker=self._place, start_s=start_s, end_s=time.monotonic()))
         return measured
-
-    def examine(self, job: Examination) -> Examined:
-        """Refused: an audit would be no part of what is measured."""
-        raise NotImplementedError(str(job))
 
     def baseline(self, suite: Suite) -> BaselineFacts:
         """See Worker."""
