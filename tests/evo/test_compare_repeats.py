@@ -74,8 +74,6 @@ def test_runs_that_have_measured_seeds_alone_are_one_where_they_are_of_equal_set
 
 
 def test_two_settings_on_one_table_are_two_runs_though_they_agree_in_all_they_did(here: Path) -> None:
-    runs = {
-        name: write_run(here / name, "same", [0.5, 0.6], settings={"evolution.mu": mu})
-        for name, mu in (("a", 1), ("b", 8))
-    }
-    require_different(runs)
+    for name, mu in (("a", 1), ("b", 8)):
+        write_run(here / name, "same", [0.5, 0.6], settings={"evolution.mu": mu})
+    assert evo("compare", "a/same", "b/same", "by=evolution.mu").code == 0
