@@ -33,7 +33,7 @@ import numpy as np
 import torch
 
 from fitness.evaluation import ScenarioCheck
-from fitness.reference import Reference
+from fitness.reference import Reference, Yardstick, euclidean_norm, relative
 
 LARGEST_PT, LARGEST_ULPS = 2.0, 2.0
 RELATIVE_EPS, RELATIVE_ROW_EPS = 0.55, 1.0
@@ -93,14 +93,13 @@ def judge(o: torch.Tensor, lse: torch.Tensor, reference: Reference, case: Case) 
 
     Tensors on the reference's device; o in the element type, in which the reference's `low_precision_o` is too.
     """
-    error, pt_error = o.float() - reference.o, reference.low_precision_o.float() - reference.o
-    eps = torch.finfo(o.dtype).eps
+    yardstick, error, eps = reference.yardstick, o.float() - reference.o, torch.finfo(o.dtype).eps
     wrong, bad = _blind_rows(o, lse, reference), ~o.isfinite()
     rules = (
-        _largest(o, reference, eps),
-        _relative(error, reference, eps),
-        _mean(error, pt_error, reference, eps),
-        _row(error, pt_error, reference, eps),
+        _largest(o, yardstick, eps),
+        _relative(error, yardstick, eps),
+        _mean(error, yardstick, eps),
+        _row(error, yardstick, eps),
         _lse(lse, reference, eps),
     )
     any_wrong, any_bad, *numbers = _fetched(
@@ -128,39 +127,36 @@ def _fetched(*numbers: torch.Tensor) -> list[float]:
     return fetched
 
 
-def _largest(o: torch.Tensor, reference: Reference, eps: float) -> _Rule:
-    rounded = reference.o.to(o.dtype).float()
-    difference = (o.float() - rounded).abs()
+def _largest(o: torch.Tensor, yardstick: Yardstick, eps: float) -> _Rule:
+    difference = (o.float() - yardstick.o.float()).abs()
 
     def bound(pt: float, scale: float) -> float:
         ulp = eps * 2.0 ** math.floor(math.log2(scale)) if scale else 0.0
         return LARGEST_PT * pt + LARGEST_ULPS * ulp
 
     return _Rule(
-        what="o: largest error", error=difference.max(),
-        given=((reference.low_precision_o.float() - rounded).abs().max(), rounded.abs().max()), bound=bound,
-        where=lambda: _place(difference, ("batch", "query", "head", "column")),
+        what="o: largest error", error=difference.max(), given=(yardstick.largest_error, yardstick.largest),
+        bound=bound, where=lambda: _place(difference, ("batch", "query", "head", "column")),
     )  # fmt: skip
 
 
-def _relative(error: torch.Tensor, reference: Reference, eps: float) -> _Rule:
-    # In float64: 10^8 squares do not add up in float32.
-    found, norm = (torch.linalg.vector_norm(each, dtype=torch.float64) for each in (error, reference.o))
-    bound = (RELATIVE_EPS + RELATIVE_ROW_EPS / reference.lse.numel()) * eps
-    return _Rule(what="o: relative RMS error", error=_ratio(found, norm), bound=lambda: bound)
-
-
-def _mean(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Rule:
+def _relative(error: torch.Tensor, yardstick: Yardstick, eps: float) -> _Rule:
+    bound = (RELATIVE_EPS + RELATIVE_ROW_EPS / yardstick.row_norms.numel()) * eps
     return _Rule(
-        what="o: mean error", error=error.abs().mean(), given=(pt_error.abs().mean(), reference.o.abs().mean()),
+        what="o: relative RMS error", error=relative(euclidean_norm(error), yardstick.norm), bound=lambda: bound
+    )
+
+
+def _mean(error: torch.Tensor, yardstick: Yardstick, eps: float) -> _Rule:
+    return _Rule(
+        what="o: mean error", error=error.abs().mean(), given=(yardstick.mean_error, yardstick.mean),
         bound=lambda pt, size: MEAN_PT * pt + MEAN_EPS * eps * size,
     )  # fmt: skip
 
 
-def _row(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps: float) -> _Rule:
-    norms = torch.linalg.vector_norm(reference.o, dim=-1)
-    errors = _ratio(torch.linalg.vector_norm(error, dim=-1), norms)
-    bounds = ROW_PT * _ratio(torch.linalg.vector_norm(pt_error, dim=-1), norms) + ROW_EPS * eps
+def _row(error: torch.Tensor, yardstick: Yardstick, eps: float) -> _Rule:
+    errors = relative(torch.linalg.vector_norm(error, dim=-1), yardstick.row_norms)
+    bounds = ROW_PT * yardstick.row_errors + ROW_EPS * eps
     excess = (errors / bounds).nan_to_num(nan=torch.inf)
     worst = excess.argmax()  # stays on the device: `take` needs no word of the host
     return _Rule(
@@ -170,11 +166,9 @@ def _row(error: torch.Tensor, pt_error: torch.Tensor, reference: Reference, eps:
 
 
 def _lse(lse: torch.Tensor, reference: Reference, eps: float) -> _Rule:
-    seen = reference.lse != -torch.inf
-    difference = torch.where(seen, (lse - reference.lse).abs(), 0.0)
+    difference = torch.where(reference.lse == -torch.inf, 0.0, (lse - reference.lse).abs())
     return _Rule(
-        what="lse: largest error", error=difference.max(),
-        given=(torch.where(seen, reference.lse.abs(), 0.0).max(),),
+        what="lse: largest error", error=difference.max(), given=(reference.yardstick.largest_lse,),
         bound=lambda scale: LSE_EPS * eps + LSE_RELATIVE * scale,
         where=lambda: _place(difference, ("batch", "head", "query")),
     )  # fmt: skip
@@ -199,11 +193,6 @@ def _bad_complaint(bad: torch.Tensor, name: str) -> str:
 def _place(errors: torch.Tensor, names: tuple[str, ...]) -> str:
     worst = np.unravel_index(int(errors.nan_to_num(nan=torch.inf).argmax()), errors.shape)  # torch's imports SymPy
     return " at " + ", ".join(f"{name} {int(index)}" for name, index in zip(names, worst, strict=True))
-
-
-def _ratio(errors: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
-    """errors / norms, and 0 where both are 0; an error where nothing may stand is infinite."""
-    return torch.where(errors == 0, torch.zeros_like(errors), errors / norms)
 
 
 def _finite(value: float) -> float | None:

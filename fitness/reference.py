@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
@@ -18,12 +19,54 @@ GPU_CHUNK_BYTES = 512 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
+class Yardstick:
+    """What an output's errors are held against: how large the results are, and how far off the element type brings one.
+
+    Tensors of one number each on the reference's device, but for the first three.
+    """
+
+    o: torch.Tensor  # the reference's, rounded to the element type
+    row_norms: torch.Tensor  # of the float32 o [batch, seqlen_q, heads]
+    row_errors: torch.Tensor  # of the low-precision o, as shares of those [batch, seqlen_q, heads]
+    norm: torch.Tensor  # of all of o, Euclidean, float64
+    mean: torch.Tensor  # of |o|
+    largest: torch.Tensor  # of |o|, rounded
+    mean_error: torch.Tensor  # of the low-precision o
+    largest_error: torch.Tensor  # of the low-precision o from the rounded one
+    largest_lse: torch.Tensor  # of |lse|, where it is finite
+
+
+@dataclass(frozen=True, kw_only=True)
 class Reference:
     """The expected results; a row that sees no key has zeros in both o and -inf in lse."""
 
     o: torch.Tensor  # float32 [batch, seqlen_q, heads, head_dim]
     lse: torch.Tensor  # float32 [batch, heads, seqlen_q], natural logarithm
     low_precision_o: torch.Tensor  # as o, in the element type: scores, probabilities and result each rounded to it
+
+    @cached_property
+    def yardstick(self) -> Yardstick:
+        """Worked out once, however many outputs are held against this reference."""
+        low = self.low_precision_o.float()
+        rounded = self.o.to(self.low_precision_o.dtype)
+        error, norms = low - self.o, torch.linalg.vector_norm(self.o, dim=-1)
+        return Yardstick(
+            o=rounded, row_norms=norms, row_errors=relative(torch.linalg.vector_norm(error, dim=-1), norms),
+            norm=euclidean_norm(self.o), mean=self.o.abs().mean(), largest=rounded.abs().max().float(),
+            mean_error=error.abs().mean(), largest_error=(low - rounded.float()).abs().max(),
+            largest_lse=torch.where(self.lse == -torch.inf, 0.0, self.lse.abs()).max(),
+        )  # fmt: skip
+
+
+def relative(errors: torch.Tensor, norms: torch.Tensor) -> torch.Tensor:
+    """errors / norms, and 0 where both are 0; an error where nothing may stand is infinite."""
+    return torch.where(errors == 0, torch.zeros_like(errors), errors / norms)
+
+
+def euclidean_norm(tensor: torch.Tensor) -> torch.Tensor:
+    """The norm of all elements, in float64: 10^8 squares do not add up in float32."""
+    norm: torch.Tensor = torch.linalg.vector_norm(tensor, dtype=torch.float64)
+    return norm
 
 
 def compute_reference(
