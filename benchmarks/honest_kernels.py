@@ -1,8 +1,9 @@
 """Whether the gate lets every honest kernel through: FA3, FA4, cuDNN and kernels of ours, on core26, seed after seed.
 
 Each seed draws one set of inputs for every cell, with the distributions by turns; all kernels are held against one
-reference. Every run goes on where the last one in the file stopped and appends a line for each kernel: how many
-outputs, which failed, and the greatest share of each bound that any reached.
+reference. Dear cells come in some of the seeds only, and kernels other than FA3 may get each cell by turns. Every run
+goes on where the last one in the file stopped and appends a line for each kernel: how many outputs, which failed, and
+the greatest share of each bound that any reached.
 """
 
 import argparse
@@ -10,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +19,8 @@ import torch
 
 from benchmarks.device import Judge, open_judge
 from benchmarks.record import command_line
+from evo.commands.errors import guarded
+from evo.console import open_console
 from evo.data import shipped_kernels
 from evo.suites import load_suite
 from fitness.backends.backend import Backend, Bound, Tensors
@@ -34,7 +37,8 @@ from fitness.scenario import Scenario, Suite
 from population.atomic_file import strict_json
 
 BASELINES = ("fa3", "fa4", "cudnn")
-LONG = 16384  # keys from which on a reference costs as much as those of all the other cells
+IN_FULL = "fa3"  # the baseline that scores are made of: no seed goes by without it
+MIDDLE, LONG = 4096, 16384  # keys; from the second on the references cost twice as much as those of all other cells
 BOUNDS = {
     "max_error": "max_error_bound", "relative_rms_error": "relative_rms_bound", "mean_error": "mean_error_bound",
     "row_error": "row_error_bound", "lse_max_error": "lse_max_bound",
@@ -48,15 +52,22 @@ class Honest:
 
     kernel: str
     call: Callable[[], Output]
+    every: int  # it gets the cell in every so many-th of the cell's seeds
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cell:
     """A cell's inputs, which all its kernels get."""
 
+    place: int
     scenario: Scenario
     tensors: Tensors
+    every: int  # it comes in every so many-th seed
     kernels: tuple[Honest, ...]
+
+    def takers(self, turn: int) -> list[Honest]:
+        """The kernels whose turn it is when the cell comes for the `turn`-th time; on another cell others are."""
+        return [honest for honest in self.kernels if (turn + self.place) % honest.every == 0]
 
 
 @dataclass(kw_only=True)
@@ -79,7 +90,7 @@ class Tally:
                 self.shares[name] = max(self.shares.get(name, 0.0), error / allowed)
 
 
-def main() -> None:
+def main() -> int:
     """Run until the seeds or the seconds are used up; append what was found."""
     arguments = _arguments()
     deadline = time.monotonic() + arguments.seconds
@@ -91,17 +102,19 @@ def main() -> None:
         cells, versions = _lay_out(judge_parts, backend, suite, arguments)
         first = _next_seed(arguments.out)
         prepared, tallies, seed = time.monotonic(), dict[str, Tally](), first
-        while seed < first + arguments.seeds and time.monotonic() < deadline:
-            _one_seed(seed, cells, tallies, long_every=arguments.long_every)
-            seed += 1
-        seconds = time.monotonic() - prepared
-        machine = judge_parts.machine
-    circumstances = {
-        "device": machine.gpus[0].name, "driver": machine.driver,
-        "date": datetime.now(UTC).isoformat(timespec="seconds"), "command": command_line(sys.argv),
-        "suite": suite.name, "first_seed": first, "seeds": seed - first, "seconds": round(seconds, 1),
-    }  # fmt: skip
-    _append(arguments.out, circumstances, tallies, versions)
+        try:
+            while seed < first + arguments.seeds and time.monotonic() < deadline:
+                _one_seed(seed, cells, tallies)
+                seed += 1
+        finally:
+            circumstances = {
+                "device": judge_parts.gpu.name, "driver": judge_parts.machine.driver,
+                "date": datetime.now(UTC).isoformat(timespec="seconds"), "command": command_line(sys.argv),
+                "suite": suite.name, "first_seed": first, "seeds": seed - first,
+                "seconds": round(time.monotonic() - prepared, 1),
+            }  # fmt: skip
+            _append(arguments.out, circumstances, tallies, versions)
+    return 0
 
 
 def _arguments() -> argparse.Namespace:
@@ -109,7 +122,9 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=Path("docs/results/honest-kernels.jsonl"), help="appended to")
     parser.add_argument("--seeds", type=int, default=1000, help="at most so many in this run")
     parser.add_argument("--seconds", type=float, default=300.0, help="no seed begins later than this")
-    parser.add_argument("--long-every", type=int, default=10, help="cells of 16k tokens in every so many-th seed")
+    parser.add_argument("--long-every", type=int, default=10, help=f"cells of {LONG} keys in every so many-th seed")
+    parser.add_argument("--middle-every", type=int, default=1, help=f"those of at least {MIDDLE} keys below that")
+    parser.add_argument("--others-every", type=int, default=1, help=f"of a cell's seeds, for kernels beside {IN_FULL}")
     parser.add_argument("--slowest-ms", type=float, default=20.0, help="a kernel slower than that gets no dearer cells")
     parser.add_argument("--only", nargs="*", help="kernels by name; all where left out")
     arguments: argparse.Namespace = parser.parse_args()
@@ -139,14 +154,25 @@ def _lay_out(
             for cell, version, honest in made:
                 if _milliseconds(honest.call) > arguments.slowest_ms:
                     break
-                kernels[cell].append(honest)
+                kernels[cell].append(replace(honest, every=1 if name == IN_FULL else arguments.others_every))
                 versions[honest.kernel] = version
         except (BaselineUnavailableError, CandidateFault) as fault:
             print(f"{name} is left out: {fault}")
     cells = [
-        Cell(scenario=cell, tensors=tensors[cell.name], kernels=tuple(kernels[cell.name])) for cell in suite.scenarios
-    ]
+        Cell(
+            place=place, scenario=cell, tensors=tensors[cell.name], every=_every(cell, arguments),
+            kernels=tuple(kernels[cell.name]),
+        )
+        for place, cell in enumerate(suite.scenarios)
+    ]  # fmt: skip
     return cells, versions
+
+
+def _every(cell: Scenario, arguments: argparse.Namespace) -> int:
+    often: int = 1
+    if cell.seqlen_k >= MIDDLE:
+        often = arguments.long_every if cell.seqlen_k >= LONG else arguments.middle_every
+    return often
 
 
 def _inputs(cell: Scenario) -> Tensors:
@@ -163,7 +189,7 @@ def _baseline(name: str, suite: Suite, tensors: Mapping[str, Tensors]) -> Iterat
         if not baseline.cannot(cell):
             for setting, call in baseline.calls(tensors[cell.name], cell).items():
                 kernel = name if setting == "default" else f"{name} ({setting})"
-                yield cell.name, baseline.version, Honest(kernel=kernel, call=_without_lse(call))
+                yield cell.name, baseline.version, Honest(kernel=kernel, call=_without_lse(call), every=1)
 
 
 def _cheapest_first(suite: Suite) -> list[Scenario]:
@@ -184,7 +210,7 @@ def _candidate(
     for plan in plans:
         cell = plan.scenario.name
         call = _called(backend.bind(plan, binaries[plan.build]), tensors[cell])
-        yield cell, parts.compiler.version, Honest(kernel=path.stem, call=call)
+        yield cell, parts.compiler.version, Honest(kernel=path.stem, call=call, every=1)
 
 
 def _plans(source: str, suite: Suite, sm_count: int) -> Iterator[ScenarioPlan]:
@@ -218,16 +244,17 @@ def _milliseconds(call: Callable[[], Output]) -> float:
     return (time.perf_counter() - start) * 1e3
 
 
-def _one_seed(seed: int, cells: Sequence[Cell], tallies: dict[str, Tally], *, long_every: int) -> None:
+def _one_seed(seed: int, cells: Sequence[Cell], tallies: dict[str, Tally]) -> None:
     kinds = tuple(Distribution)
-    distribution = kinds[(seed + seed // long_every) % len(kinds)]  # so that the long cells get each in turn, too
     for cell in cells:
-        if cell.scenario.seqlen_k >= LONG and seed % long_every:
+        turn, not_now = divmod(seed, cell.every)
+        takers = cell.takers(turn)
+        if not_now or not takers:
             continue
-        inputs = cell.tensors
+        inputs, distribution = cell.tensors, kinds[turn % len(kinds)]
         draw_inputs(distribution, seed, inputs.q, inputs.k, inputs.v)
         reference = compute_reference(inputs.q, inputs.k, inputs.v, cell.scenario)
-        for honest in cell.kernels:
+        for honest in takers:
             case = Case(scenario=cell.scenario.name, distribution=distribution, stage=honest.kernel, input_seed=seed)
             o, lse = honest.call()
             check = judge(o, reference.lse if lse is None else lse, reference, case)
@@ -260,4 +287,4 @@ def _append(
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(guarded(main, open_console(stderr=True)))

@@ -19,6 +19,7 @@ from fitness.backends.backend import Backend, Baseline, BaselineReplay, Tensors
 from fitness.baselines.fa3 import Fa3Baseline
 from fitness.baselines.fastest import FastestSetting
 from fitness.correctness import SEED_BITS
+from fitness.inputs import Distribution, draw_inputs
 from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, ScenarioPlan
 from fitness.reference import compute_reference
@@ -48,6 +49,7 @@ class BaselineAsCandidate:
     def bind(self, plan: ScenarioPlan, binary: Path) -> "BoundBaseline":
         """The baseline on tensors like those that a candidate gets; the binary plays no part."""
         tensors = self._backend.bind(plan, binary).tensors
+        draw_inputs(Distribution.NORMAL, 0, tensors.q, tensors.k, tensors.v)  # for a setting is chosen by what it gives
         replay = self._fastest.call(tensors, plan.scenario, self._watch).replay
         return BoundBaseline(replace(tensors, o=replay.output), replay, plan.scenario)
 

@@ -1,0 +1,45 @@
+"""Whose turn it is: dear cells now and then, FA3 whenever a cell comes, the others by turns on every cell and input."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from benchmarks.honest_kernels import Cell, Honest
+from fitness.backends.backend import Tensors
+from fitness.scenario import Scenario
+
+SCENARIO = Scenario(batch=1, heads=1, kv_heads=1, seqlen_q=1, seqlen_k=1, head_dim=16, causal=False)
+NOTHING = torch.empty(0)
+
+
+def cell(place: int, **every: int) -> Cell:
+    """A cell whose kernels get every so many-th of its seeds."""
+    tensors = Tensors(q=NOTHING, k=NOTHING, v=NOTHING, o=NOTHING, lse=NOTHING)
+    kernels = tuple(Honest(kernel=name, call=_never, every=each) for name, each in every.items())
+    return Cell(place=place, scenario=SCENARIO, tensors=tensors, every=1, kernels=kernels)
+
+
+def _never() -> Any:
+    raise AssertionError("nobody is called here")
+
+
+def names(kernels: list[Honest]) -> list[str]:
+    return [honest.kernel for honest in kernels]
+
+
+def test_a_kernel_in_full_is_there_every_time_and_others_by_turns() -> None:
+    turns = [names(cell(0, fa3=1, cudnn=3).takers(turn)) for turn in range(4)]
+    assert turns == [["fa3", "cudnn"], ["fa3"], ["fa3"], ["fa3", "cudnn"]]
+
+
+def test_within_a_seed_the_others_get_some_of_the_cells() -> None:
+    seed = [names(cell(place, fa3=1, cudnn=3).takers(7)) for place in range(3)]
+    assert seed == [["fa3"], ["fa3"], ["fa3", "cudnn"]]
+
+
+@pytest.mark.parametrize("every", [5, 9])
+def test_each_cell_meets_all_four_distributions(every: int) -> None:
+    """For no common divisor keeps one from coming when it is the kernel's turn."""
+    met = [turn % 4 for turn in range(4 * every) if cell(2, ours=every).takers(turn)]
+    assert sorted(met) == [0, 1, 2, 3]
