@@ -20,7 +20,8 @@ from fitness.evaluation import Evaluation, Status
 from population.individual import SEED
 
 _TABLE_WIDTH = 94  # of a table of timings with its intervals
-_WIDTH = 100  # where there is no terminal to ask: enough for every table
+_WIDTH = 10_000  # where there is no terminal to ask: a table takes what it needs, and no line is broken or cut
+_CHANGE_WIDTH = 100  # of the one line that tells what was changed
 
 
 def open_console(*, stderr: bool = False) -> Console:
@@ -128,7 +129,7 @@ def verdict(evaluation: Evaluation) -> str:
 
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
+    return line if len(line) <= _CHANGE_WIDTH else f"{line[: _CHANGE_WIDTH - 1]}…"
 
 
 def head_grid(choices: Sequence[Choice], further: Sequence[tuple[str, str]] = ()) -> Table:

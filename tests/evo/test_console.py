@@ -11,7 +11,7 @@ from rich.console import Console
 from small_records import attempt, failed, individual, passed
 
 from evo.choices import Choice
-from evo.console import RunConsole, evaluation_table, head_grid, result_lines
+from evo.console import RunConsole, evaluation_table, head_grid, open_console, plain_console, result_lines
 from evo.history import Outcome
 from evo.tracking import Tracker
 from fitness.evaluation import Status
@@ -150,3 +150,14 @@ def test_a_grid_takes_any_text() -> None:
     said = io.StringIO()
     Console(file=said, width=60).print(head_grid([], [("kernel", f"[red]{'long' * 30}.cu")]))
     assert "".join(said.getvalue().split()) == f"kernel[red]{'long' * 30}.cu"
+
+
+def test_what_goes_to_a_pipe_or_a_file_is_neither_broken_nor_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "runs/" + "a long name/" * 30
+    open_console().print(head_grid([], [("run", path)]))
+    with plain_console(tmp_path / "story.txt") as console:
+        console.print(head_grid([], [("run", path)]))
+    for said in (capsys.readouterr().out, (tmp_path / "story.txt").read_text()):
+        assert [" ".join(line.split()) for line in said.splitlines()] == [f"run {path}"]
