@@ -1,5 +1,6 @@
 """What a person sees of a run: its choices first, then how it goes, then a table that agrees with result.json."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from evo.history import Attempt, Outcome
 from evo.tracking import Tracker
 from fitness.evaluation import Evaluation, Status
 from population.individual import SEED
+
+logger = logging.getLogger(__name__)
 
 _TABLE_WIDTH = 94  # of a table of timings with its intervals
 _WIDTH = 10_000  # where there is no terminal to ask: a table takes what it needs, and no line is broken or cut
@@ -96,7 +99,8 @@ class RunConsole:
             self._say(f"mutation {attempt.number}: {attempt.outcome}: {attempt.detail}")
 
     def note(self, text: str) -> None:
-        """One line for the user."""
+        """One line for the user, now and in the run's log."""
+        logger.info("%s", text)
         self._say(text)
 
     def farewell(self, result: Mapping[str, Any], best: Evaluation | None, folder: str, *, resumable: bool) -> None:

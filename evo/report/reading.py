@@ -14,6 +14,7 @@ from evo.question_records import question_rows
 from evo.report.account import Account, Change, Detail, Measured, Milestone, Step
 from evo.report.diff import diff_of
 from evo.report.thinning import (
+    MOST_AUDITS,
     MOST_COLUMNS,
     MOST_DETAILED,
     MOST_QUESTIONS,
@@ -75,6 +76,7 @@ class _Reading:
             environments=tuple(dict.fromkeys(record.environment for record in records.values())),
             settings=recorded_settings(self._archive),
             champion_source=cut(self._source(self._tops[-1].kernel), MOST_SOURCE) if self._tops else "",
+            audits=dict(list(self._audits.items())[-MOST_AUDITS:]),
         )
 
     def _shown_tops(self) -> list[Measured]:

@@ -1,6 +1,7 @@
 """What a person reads of a run."""
 
 import io
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -117,6 +118,14 @@ def test_farewell_says_how_to_go_on_only_where_there_is_more() -> None:
     speaking, said = voice()
     speaking.farewell(RESULT | {"best": None}, None, "runs/a", resumable=False)
     assert said.getvalue().endswith("no candidate passed\nresult: runs/a/result.json\n")
+
+
+def test_a_note_is_found_in_the_log_afterwards(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    speaking, said = voice()
+    speaking.note("the audit of k1: passed")
+    assert said.getvalue() == "the audit of k1: passed\n"
+    assert caplog.messages == ["the audit of k1: passed"]
 
 
 def test_the_table_has_a_row_a_scenario_and_the_mean() -> None:
