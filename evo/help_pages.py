@@ -108,7 +108,7 @@ HELP_PAGES: Mapping[str, HelpPage] = MappingProxyType(
             arguments="RUN [backend.…=value …]",
             summary="measure RUN/pending into RUN/measured, on any machine that holds the two",
             does="Measures the candidates in RUN/pending into RUN/measured. The two folders may be carried to a "
-            "machine with a GPU and back, which needs no network and no key. Exit code 1 where a file could not be used.",
+            "machine with a GPU and back, without network or key. Exit code 1 where a file could not be used.",
             words=(_RUN, _DEVICE),
             examples=("evo evaluate mine backend.device=0",),
         ),
@@ -163,7 +163,7 @@ HELP_PAGES: Mapping[str, HelpPage] = MappingProxyType(
         "report": HelpPage(
             arguments="RUN [--out FILE]",
             summary="what happened in a run, as one HTML file: report.html in its folder",
-            does="Writes a run's report: the way to the best, the champion's line, scenarios, questions, audits, spend.",
+            does="Writes a run's report: the way to the best, the champion's line, scenarios, questions, audits, cost.",
             words=(_RUN, Word(name="--out FILE", meaning="write there; left out: report.html in the run's folder")),
             examples=("evo report mine --out mine.html",),
         ),
