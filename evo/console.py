@@ -46,7 +46,8 @@ class RunConsole:
 
     console: Console
     budget: int | None  # evaluations, where the run has such a limit
-    _failures: Counter[str] = field(default_factory=Counter)
+    _failed: Counter[str] = field(default_factory=Counter)  # evaluations by status
+    _childless: Counter[str] = field(default_factory=Counter)  # questions without a new kernel, by outcome
     _live: "_Live | None" = None
 
     def head(self, choices: Sequence[Choice], folder: str) -> None:
@@ -74,11 +75,11 @@ class RunConsole:
     ) -> None:  # fmt: skip
         """A candidate was judged: what was asked, what was changed, what came of it; else the operator alone."""
         if evaluation.status is not Status.PASSED:
-            self._failures[evaluation.status] += 1
+            self._failed[evaluation.status] += 1
         if asked is None:
-            self._say(f"{tracker.evaluations:4}  {operator} {name}  {verdict(evaluation)}")
+            self._say(f"evaluation {tracker.evaluations}: {operator} {name}  {verdict(evaluation)}")
         else:
-            self._say(f"{tracker.evaluations:4}  {asked.hint or 'no hint'}")
+            self._say(f"evaluation {tracker.evaluations}, question {asked.number}: {asked.hint or 'no hint'}")
             beside_parent = "" if gain is None else f", {gain:.2f} × its parent"
             self._say(f"      {_first_line(asked.detail)} → {name}  {verdict(evaluation)}{beside_parent}")
         if self._live is not None:
@@ -94,9 +95,9 @@ class RunConsole:
         """A question was asked; tell where it led to no new candidate."""
         if attempt.outcome is Outcome.CHILD:
             return
-        self._failures[attempt.outcome] += 1
+        self._childless[attempt.outcome] += 1
         if attempt.outcome is not Outcome.DUPLICATE:
-            self._say(f"mutation {attempt.number}: {attempt.outcome}: {attempt.detail}")
+            self._say(f"question {attempt.number}: {attempt.outcome}: {attempt.detail}")
 
     def note(self, text: str) -> None:
         """One line for the user, now and in the run's log."""
@@ -114,11 +115,10 @@ class RunConsole:
             self._say(f"nothing is lost; go on with: evo evolve resume={folder}")
 
     def _status(self, tracker: Tracker) -> str:
-        failures = ", ".join(f"{count} {kind}" for kind, count in self._failures.most_common()) or "none"
-        return (
-            f"best {tracker.best_geomean:.4f} ×  evaluations {tracker.evaluations}"
-            f"  failures: {failures}  spend {tracker.spend_usd():.2f} USD"
-        )
+        failed = f", failed: {_counted(self._failed)}" if self._failed else ""
+        childless = f"  questions without a new kernel: {_counted(self._childless)}" if self._childless else ""
+        evaluations = f"evaluations {tracker.evaluations}{failed}"
+        return f"best {tracker.best_geomean:.4f} ×  {evaluations}{childless}  spend {tracker.spend_usd():.2f} USD"
 
     def _say(self, line: str) -> None:
         self.console.print(Text(line), soft_wrap=True)
@@ -129,6 +129,10 @@ def verdict(evaluation: Evaluation) -> str:
     if evaluation.geomean is not None:
         return f"{evaluation.geomean:.4f} ×"
     return f"{evaluation.status}  {evaluation.reason.splitlines()[0]}"
+
+
+def _counted(kinds: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
 
 
 def _first_line(text: str) -> str:

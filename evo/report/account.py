@@ -64,6 +64,7 @@ class Step:
     """A kernel on the champion's line, or a milestone beside it."""
 
     kernel: str
+    evaluation: int | None  # the place of its latest; None where it is not measured
     generation: int
     operator: str
     parents: tuple[str, ...]

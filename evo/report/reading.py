@@ -57,6 +57,7 @@ class _Reading:
         self._births = {birth.id: birth for birth in archive.births()}
         self._geomeans = {score.individual_id: score.geomean for score in scores}
         self._measured = tuple(_measured(scores, self._births))
+        self._places = {each.kernel: each.place for each in self._measured}
         self._tops = _tops(self._measured)
         self._keys = [score.key for score in scores]
 
@@ -105,6 +106,7 @@ class _Reading:
     def _step(self, birth: Birth, gain: float | None, detail: Detail | None) -> Step:
         return Step(
             kernel=birth.id,
+            evaluation=self._places.get(birth.id),
             generation=birth.generation,
             operator=birth.operator,
             parents=birth.parent_ids,

@@ -54,7 +54,7 @@ def test_each_evaluation_tells_what_was_asked_what_was_changed_and_what_came_of_
     tracker.judged(seed)
     speaking.judged("k1", seed, tracker, None, None)
     speaking.generation(0, tracker)
-    asked = attempt(0, (individual("k1", -1),), individual("k2", 0), detail="wider tiles\nand more")
+    asked = attempt(7, (individual("k1", -1),), individual("k2", 0), detail="wider tiles\nand more")
     tracker.judged(wrong)
     speaking.judged("k2", wrong, tracker, asked, None)
     faster = passed("k3", {"x": 0.6})
@@ -62,13 +62,13 @@ def test_each_evaluation_tells_what_was_asked_what_was_changed_and_what_came_of_
     speaking.judged("k3", faster, tracker, replace(asked, hint=""), 1.2)
     speaking.generation(1, tracker)
     assert said.getvalue().splitlines() == [
-        "   1  seed k1  0.5000 ×",
-        "generation 0: best 0.5000 ×  evaluations 1  failures: none  spend 0.00 USD",
-        f"   2  {asked.hint}",
+        "evaluation 1: seed k1  0.5000 ×",
+        "generation 0: best 0.5000 ×  evaluations 1  spend 0.00 USD",
+        f"evaluation 2, question 7: {asked.hint}",
         "      wider tiles → k2  INCORRECT  wrong by [1]",
-        "   3  no hint",
+        "evaluation 3, question 7: no hint",
         "      wider tiles → k3  0.6000 ×, 1.20 × its parent",
-        "generation 1: best 0.6000 ×  evaluations 3  failures: 1 INCORRECT  spend 0.00 USD",
+        "generation 1: best 0.6000 ×  evaluations 3, failed: 1 INCORRECT  spend 0.00 USD",
     ]
 
 
@@ -78,9 +78,9 @@ def test_childless_questions_are_told_of_but_for_duplicates(archive: Archive) ->
     speaking.childless(attempt(4, (seed,), None, detail="the fence never closes"))
     speaking.childless(attempt(5, (seed,), seed, outcome=Outcome.DUPLICATE, detail="judged before"))
     speaking.childless(attempt(6, (seed,), individual("child", 6, seed), detail="wider"))
-    assert said.getvalue() == "mutation 4: unreadable: the fence never closes\n"
+    assert said.getvalue() == "question 4: unreadable: the fence never closes\n"
     speaking.generation(1, Tracker(archive=archive, earlier_s=0.0))
-    assert "failures: 1 unreadable, 1 duplicate" in said.getvalue()
+    assert "evaluations 0  questions without a new kernel: 1 unreadable, 1 duplicate  spend" in said.getvalue()
 
 
 def test_a_terminal_gets_a_live_line(archive: Archive) -> None:

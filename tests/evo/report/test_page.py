@@ -257,8 +257,9 @@ def _large_step(n: int, names: list[str], room: Room, text: str) -> Step:
         detail = replace(detail, diff=(piece,))
     question = QuestionRecord(number=n, question_id="q", moment="any", layer="memory", style="question",
                               text=text, origin="bank")  # fmt: skip
-    return Step(kernel=names[n], generation=n, operator="mutate", parents=(names[n - 8],) if n else (),
-                question=question, geomean=1.0, gain=1.01, detail=detail)  # fmt: skip
+    return Step(kernel=names[n], evaluation=n + 1, generation=n, operator="mutate",
+                parents=(names[n - 8],) if n else (), question=question, geomean=1.0, gain=1.01,
+                detail=detail)  # fmt: skip
 
 
 def _large_milestone(n: int, names: list[str]) -> Milestone:
