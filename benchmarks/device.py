@@ -62,14 +62,19 @@ class Judge:
         return plan, {build.build: build.binary for build in self.compiler.compile(source, plan.builds)}
 
 
+def first_gpu(machine: Machine) -> Gpu:
+    """The GPU that benchmarks run on. Raises EnvironmentFault where there is none."""
+    if not machine.gpus:
+        raise EnvironmentFault(machine.gpu_trouble or "this benchmark needs an NVIDIA GPU; none was found")
+    return machine.gpus[0]
+
+
 @contextmanager
 def open_judge(*, baseline: str = "fa3", preload: Sequence[str] = PRELOAD) -> Iterator[Judge]:
     """The judge on the first GPU; `preload` adds to what the fork server imports. Raises EnvironmentFault."""
     start_fork_server((*workers.PRELOAD, *preload))
     machine = probe_machine()
-    if not machine.gpus:
-        raise EnvironmentFault(machine.gpu_trouble or "this benchmark needs an NVIDIA GPU; none was found")
-    gpu = machine.gpus[0]
+    gpu = first_gpu(machine)
     settings = workers.WorkerSettings(backend=workers.BackendKind.CUDA, baseline=baseline)
     with tempfile.TemporaryDirectory() as cache, workers.open_worker(settings) as worker:
         compiler = NvrtcCompiler(

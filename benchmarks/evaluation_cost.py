@@ -11,6 +11,8 @@ from pathlib import Path
 from benchmarks.check_parts import check_parts
 from benchmarks.device import PRELOAD, Judge, open_judge
 from benchmarks.record import argument_parser, print_table, write_record
+from evo.commands.errors import guarded
+from evo.console import open_console
 from evo.data import seed_folder
 from evo.suites import load_suite
 from fitness.correctness import check_suite
@@ -26,8 +28,8 @@ CRASH = f"(*reinterpret_cast<volatile const float*>(16) + {SCALE})"
 RESTARTS = 3
 
 
-def main() -> None:
-    """Run, print, write."""
+def main() -> int:
+    """Run, print, write. Returns 0."""
     parser = argument_parser(__doc__, "evaluation-cost.json")
     parser.add_argument("--preload", nargs="*", default=PRELOAD, help="modules that the fork server imports too")
     parser.add_argument("--profile", action="store_true", help="print a profile of the correctness stage too")
@@ -48,6 +50,7 @@ def main() -> None:
         "restarts_s": restarts, "check_parts_s": parts, "check_scenarios_s": by_scenario,
     }  # fmt: skip
     write_record(arguments.out, judge.machine, figures, versions)
+    return 0
 
 
 def _costs(judge: Judge, source: str, suite: Suite) -> list[dict[str, object]]:
@@ -110,4 +113,4 @@ def _parts(
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(guarded(main, open_console(stderr=True)))

@@ -16,8 +16,9 @@ from rich.console import Console
 
 from benchmarks.record import argument_parser, print_table, write_record
 from evo.choices import Settled, settle
+from evo.commands.errors import guarded
 from evo.config import BackendKind, Config, EvolutionKind
-from evo.console import RunConsole
+from evo.console import RunConsole, open_console
 from evo.loop import evolve
 from evo.search import prepare_search
 from evo.settings import compose_config
@@ -141,8 +142,8 @@ def cases(machine: Machine, backend: BackendKind) -> list[tuple[int, ...]]:
     return [everything[:1], everything] if len(everything) > 1 else [everything]
 
 
-def main() -> None:
-    """Run, print, write."""
+def main() -> int:
+    """Run, print, write. Returns 0."""
     parser = argument_parser(__doc__, "gpu-share.json")
     parser.add_argument("--evaluations", type=int, default=24, help="of each case, the seed's besides")
     parser.add_argument("--evolution", nargs="+", default=["generational", "steady"])
@@ -156,6 +157,7 @@ def main() -> None:
     head = ("search", "workers", "evaluations", "wall s", "share", "evaluations/h")
     print_table(head, [_cells(row) for row in rows])
     write_record(arguments.out, machine, {"target_share": TARGET, "rows": rows}, {})
+    return 0
 
 
 def _cells(row: Mapping[str, object]) -> tuple[object, ...]:
@@ -164,4 +166,4 @@ def _cells(row: Mapping[str, object]) -> tuple[object, ...]:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(guarded(main, open_console(stderr=True)))

@@ -11,7 +11,10 @@ from collections.abc import Callable, Mapping
 
 import torch
 
+from benchmarks.device import first_gpu
 from benchmarks.record import argument_parser, print_table, write_record
+from evo.commands.errors import guarded
+from evo.console import open_console
 from evo.runtime import load_kernel
 from fitness.baselines.selection import build_baseline
 from fitness.probe import look_around
@@ -23,9 +26,11 @@ ROUNDS = 200
 WARMUP_ROUNDS = 10
 
 
-def main() -> None:
-    """Run, print, write."""
+def main() -> int:
+    """Run, print, write. Returns 0."""
     arguments = argument_parser(__doc__, "runtime-overhead.json").parse_args()
+    machine = look_around()
+    first_gpu(machine)
     fa3 = build_baseline("fa3")
     from flash_attn_interface import flash_attn_func
 
@@ -48,7 +53,8 @@ def main() -> None:
             for name, middle, inference, least in rows
         },
     }
-    write_record(arguments.out, look_around(), figures, {"fa3": fa3.version})
+    write_record(arguments.out, machine, figures, {"fa3": fa3.version})
+    return 0
 
 
 def _measured_without_grad(sides: Mapping[str, Callable[[], object]]) -> dict[str, list[float]]:
@@ -71,4 +77,4 @@ def _measure(sides: Mapping[str, Callable[[], object]]) -> dict[str, list[float]
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(guarded(main, open_console(stderr=True)))

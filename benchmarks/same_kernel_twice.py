@@ -13,6 +13,8 @@ import torch
 
 from benchmarks.device import open_judge
 from benchmarks.record import argument_parser, print_table, write_record
+from evo.commands.errors import guarded
+from evo.console import open_console
 from evo.data import seed_folder
 from evo.suites import load_suite
 from fitness.backends.backend import Backend, Baseline, BaselineReplay, Tensors
@@ -86,8 +88,8 @@ class FewInputs(random.Random):
         return bits % 3 if k == SEED_BITS else bits
 
 
-def main() -> None:
-    """Run, print, write."""
+def main() -> int:
+    """Run, print, write. Returns 0."""
     parser = argument_parser(__doc__, "same-kernel-twice.json")
     parser.add_argument("--rounds", type=int, default=5, help="timings of the whole suite, for each of the two pairs")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further round after so long")
@@ -116,6 +118,7 @@ def main() -> None:
     columns = ("rounds", "median", "within", "spread", "worst_spread")
     print_table(head, [(what, *(each[column] for column in columns)) for what, each in figures.items()])
     write_record(arguments.out, judge.machine, {"suite": suite.name, **figures}, versions)
+    return 0
 
 
 def _pair(
@@ -167,4 +170,4 @@ def _round(pairs: Sequence[Pair], settings: JudgeSettings, suite: Suite, rng: ra
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(guarded(main, open_console(stderr=True)))

@@ -8,6 +8,8 @@ from pathlib import Path
 
 from benchmarks.device import Judge, open_judge
 from benchmarks.record import argument_parser, print_table, write_record
+from evo.commands.errors import guarded
+from evo.console import open_console
 from evo.suites import load_suite
 from fitness.evaluation import Evaluation, Status
 from fitness.faults import CandidateFault
@@ -19,8 +21,8 @@ MULTI_HEAD = ":multi-head"
 KERNELS = ("kernels/seed/mma.cu", f"tests/fitness/kernels/hopper/h1.cu{MULTI_HEAD}")
 
 
-def main() -> None:
-    """Run, print, write."""
+def main() -> int:
+    """Run, print, write. Returns 0."""
     parser = argument_parser(__doc__, "verify-table.json")
     parser.add_argument("kernels", nargs="*", default=KERNELS, metavar=f"KERNEL.cu[{MULTI_HEAD}]")
     arguments = parser.parse_args()
@@ -34,6 +36,7 @@ def main() -> None:
     print_table(head, [_row(name, evaluation) for name, evaluation in evaluations.items()])
     records = [{"kernel": name, **evaluation.to_json()} for name, evaluation in evaluations.items()]
     write_record(arguments.out, judge.machine, {"evaluations": records}, versions)
+    return 0
 
 
 def _evaluate(judge: Judge, name: str) -> Evaluation:
@@ -72,4 +75,4 @@ def _row(name: str, evaluation: Evaluation) -> tuple[object, ...]:
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(guarded(main, open_console(stderr=True)))

@@ -1,5 +1,6 @@
 """What a person sees of a run: its choices first, then how it goes, then a table that agrees with result.json."""
 
+import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,11 @@ from evo.tracking import Tracker
 from fitness.evaluation import Evaluation, Status
 from population.individual import SEED
 
+logger = logging.getLogger(__name__)
+
 _TABLE_WIDTH = 94  # of a table of timings with its intervals
-_WIDTH = 100  # where there is no terminal to ask: enough for every table
+_WIDTH = 10_000  # where there is no terminal to ask: a table takes what it needs, and no line is broken or cut
+_CHANGE_WIDTH = 100  # of the one line that tells what was changed
 
 
 def open_console(*, stderr: bool = False) -> Console:
@@ -42,7 +46,8 @@ class RunConsole:
 
     console: Console
     budget: int | None  # evaluations, where the run has such a limit
-    _failures: Counter[str] = field(default_factory=Counter)
+    _failed: Counter[str] = field(default_factory=Counter)  # evaluations by status
+    _childless: Counter[str] = field(default_factory=Counter)  # questions without a new kernel, by outcome
     _live: "_Live | None" = None
 
     def head(self, choices: Sequence[Choice], folder: str) -> None:
@@ -70,11 +75,11 @@ class RunConsole:
     ) -> None:  # fmt: skip
         """A candidate was judged: what was asked, what was changed, what came of it; else the operator alone."""
         if evaluation.status is not Status.PASSED:
-            self._failures[evaluation.status] += 1
+            self._failed[evaluation.status] += 1
         if asked is None:
-            self._say(f"{tracker.evaluations:4}  {operator} {name}  {verdict(evaluation)}")
+            self._say(f"evaluation {tracker.evaluations}: {operator} {name}  {verdict(evaluation)}")
         else:
-            self._say(f"{tracker.evaluations:4}  {asked.hint or 'no hint'}")
+            self._say(f"evaluation {tracker.evaluations}, question {asked.number}: {asked.hint or 'no hint'}")
             beside_parent = "" if gain is None else f", {gain:.2f} × its parent"
             self._say(f"      {_first_line(asked.detail)} → {name}  {verdict(evaluation)}{beside_parent}")
         if self._live is not None:
@@ -90,12 +95,13 @@ class RunConsole:
         """A question was asked; tell where it led to no new candidate."""
         if attempt.outcome is Outcome.CHILD:
             return
-        self._failures[attempt.outcome] += 1
+        self._childless[attempt.outcome] += 1
         if attempt.outcome is not Outcome.DUPLICATE:
-            self._say(f"mutation {attempt.number}: {attempt.outcome}: {attempt.detail}")
+            self._say(f"question {attempt.number}: {attempt.outcome}: {attempt.detail}")
 
     def note(self, text: str) -> None:
-        """One line for the user."""
+        """One line for the user, now and in the run's log."""
+        logger.info("%s", text)
         self._say(text)
 
     def farewell(self, result: Mapping[str, Any], best: Evaluation | None, folder: str, *, resumable: bool) -> None:
@@ -109,11 +115,10 @@ class RunConsole:
             self._say(f"nothing is lost; go on with: evo evolve resume={folder}")
 
     def _status(self, tracker: Tracker) -> str:
-        failures = ", ".join(f"{count} {kind}" for kind, count in self._failures.most_common()) or "none"
-        return (
-            f"best {tracker.best_geomean:.4f} ×  evaluations {tracker.evaluations}"
-            f"  failures: {failures}  spend {tracker.spend_usd():.2f} USD"
-        )
+        failed = f", failed: {_counted(self._failed)}" if self._failed else ""
+        childless = f"  questions without a new kernel: {_counted(self._childless)}" if self._childless else ""
+        evaluations = f"evaluations {tracker.evaluations}{failed}"
+        return f"best {tracker.best_geomean:.4f} ×  {evaluations}{childless}  spend {tracker.spend_usd():.2f} USD"
 
     def _say(self, line: str) -> None:
         self.console.print(Text(line), soft_wrap=True)
@@ -126,9 +131,13 @@ def verdict(evaluation: Evaluation) -> str:
     return f"{evaluation.status}  {evaluation.reason.splitlines()[0]}"
 
 
+def _counted(kinds: Counter[str]) -> str:
+    return ", ".join(f"{count} {kind}" for kind, count in kinds.most_common())
+
+
 def _first_line(text: str) -> str:
     line = text.strip().partition("\n")[0]
-    return line if len(line) <= _WIDTH else f"{line[: _WIDTH - 1]}…"
+    return line if len(line) <= _CHANGE_WIDTH else f"{line[: _CHANGE_WIDTH - 1]}…"
 
 
 def head_grid(choices: Sequence[Choice], further: Sequence[tuple[str, str]] = ()) -> Table:

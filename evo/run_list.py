@@ -8,6 +8,7 @@ from pathlib import Path
 
 from evo.audits import recorded_audits
 from evo.config import AnswererKind
+from evo.replay_mark import replayed_run
 from evo.result import is_current, read_result
 from evo.run_settings import recorded_settings
 from evo.stop import is_final
@@ -46,6 +47,8 @@ class RunRow:
     suite: str | None = None
     style: str | None = None
     answerer: str | None = None
+    backend: str | None = None  # what measured; "recorded" looked it up in a table
+    replay_of: str | None = None  # the run whose trace it followed, and whose figures these are
 
 
 def list_runs(root: Path, *, now: float) -> list[RunRow]:
@@ -106,6 +109,8 @@ def _read(run: RunFolder, archive: ArchiveReader, name: str, writer: str | None,
         suite=settings.get("suite"),
         style=settings.get("style.kind"),
         answerer=settings.get("answerer.kind"),
+        backend=settings.get("backend"),
+        replay_of=replayed_run(archive),
     )
 
 

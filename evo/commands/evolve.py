@@ -68,7 +68,7 @@ STORY_FILE = "story.txt"  # what a job says where several would say it at once
 
 _OWN_WORD = "backend.run_model_code"
 _SWEEP_FLAGS = ("-m", "--multirun")
-_SHOWING_FLAGS = ("--cfg", "--info", "--help", "-h", "--hydra-help")
+_SHOWING_FLAGS = ("--cfg", "--info", "--hydra-help")  # Hydra answers these
 
 
 def evolve(arguments: Sequence[str], console: Console) -> int:

@@ -14,7 +14,8 @@ from evo.settings import ConfigError
 from population.atomic_file import strict_json
 
 _HEAD = (
-    "run", "state", "best", "× seed", "evaluations", "generation", "age", "USD", "suite", "style", "answerer", "note",
+    "run", "state", "best", "× seed", "evaluations", "generation", "age", "USD", "backend", "suite", "style",
+    "answerer", "note",
 )  # fmt: skip
 _UNITS = ((86400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
@@ -49,11 +50,17 @@ def _cells(row: RunRow) -> tuple[str, ...]:
         _figure(row.generation, "d"),
         "-" if row.age_s is None else _age(row.age_s),
         _figure(row.cost_usd, ".2f"),
+        _backend(row),
         row.suite or "-",
         row.style or "-",
         row.answerer or "-",
         _one_line(row.note),
     )
+
+
+def _backend(row: RunRow) -> str:
+    """What measured; a table and another run's trace are told apart from a device."""
+    return row.backend or "-" if row.replay_of is None else f"replay of {_one_line(row.replay_of)}"
 
 
 def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:

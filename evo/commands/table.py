@@ -1,5 +1,6 @@
 """`evo table`: what runs have measured, as a table that `backend=recorded` answers from."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -9,6 +10,7 @@ from rich.text import Text
 from evo.compare.runs import find_runs
 from evo.exported_table import gather_evaluations
 from evo.settings import ConfigError
+from evo.suite_words import suite_words
 from fitness.backends.recorded import export_table
 
 _FEW = 50  # kernels, below which nearly every child of a search is another one
@@ -27,12 +29,14 @@ def table(arguments: Sequence[str], console: Console) -> int:
         raise ConfigError(f"table: {' '.join(names) or 'no run named'}; {_USAGE}")
     if not out.name.endswith((".jsonl", ".jsonl.gz", ".jsonl.xz")):
         raise ConfigError(f"table: --out {out}; {_USAGE}")
-    evaluations = gather_evaluations(find_runs(names))
+    runs = find_runs(names)
+    evaluations = gather_evaluations(runs)
     export_table(evaluations, out)
     kernels = len({evaluation.source_sha256 for evaluation in evaluations})
     said = f"{out}: {len(evaluations)} evaluations of {kernels} kernels on {evaluations[0].suite}; to search in it: "
-    words_to_use = f"evo evolve backend=recorded backend.table={out} suite={evaluations[0].suite}"
-    console.print(Text(said + words_to_use), soft_wrap=True)
+    timed = next((evaluation for evaluation in evaluations if evaluation.speedups), evaluations[0])
+    words_to_use = ["backend=recorded", f"backend.table={out}", *suite_words(list(runs.values()), timed)]
+    console.print(Text(f"{said}evo evolve {shlex.join(words_to_use)}"), soft_wrap=True)
     if kernels < _FEW:
         meets = f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there"
         console.print(Text(f"{meets}; benchmarks/variant_table.py makes a table to search in"), soft_wrap=True)

@@ -8,6 +8,7 @@ from typing import Any
 from evo.question_records import QuestionRow
 from evo.report.diff import Piece
 from evo.run_list import RunRow
+from fitness.audit_record import Audit
 from fitness.evaluation import Environment, ScenarioTiming
 from population.individual import SEED
 from population.records import Birth, QuestionRecord
@@ -63,6 +64,7 @@ class Step:
     """A kernel on the champion's line, or a milestone beside it."""
 
     kernel: str
+    evaluation: int | None  # the place of its latest; None where it is not measured
     generation: int
     operator: str
     parents: tuple[str, ...]
@@ -88,6 +90,7 @@ class Account:
     environments: tuple[Environment, ...]  # of the milestones, each once
     settings: Mapping[str, Any]
     champion_source: str
+    audits: Mapping[str, Audit]  # the latest, by kernel
 
     @property
     def best(self) -> Milestone | None:

@@ -17,10 +17,12 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from evo.audits import verdict
 from evo.report.account import Account
 from evo.report.heat import SHADES, against_baseline, against_roof, speedup_cell
 from evo.report.pictures import SERIES, family_tree, side_by_side, way_to_the_best
 from evo.report.thinning import MOST_IN_A_ROW, cut
+from fitness.audit_record import Audit, Finding
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _CHANGE_SPAN = 1.5  # the factor over the parent that the strongest shade stands for
@@ -93,6 +95,8 @@ def _environment() -> Environment:
     environment.filters["svg"] = lambda picture: Markup(picture.svg)  # noqa: S704  # escaped where it was made
     environment.filters["setting"] = lambda value: cut(json.dumps(value, ensure_ascii=False), _MOST_SETTING)
     environment.filters["cut"] = cut
+    environment.filters["verdict"] = verdict
+    environment.filters["checks"] = _checks
     return environment
 
 
@@ -105,6 +109,12 @@ def _of_run(account: Account) -> dict[str, Any]:
         "roof_map": against_roof(account.milestones),
         "settings": {key: account.settings[key] for key in sorted(account.settings) if key != "suite.scenarios"},
     }
+
+
+def _checks(audit: Audit) -> str:
+    """What each check of an audit found, a failed one first: what follows may be cut."""
+    ordered = sorted(audit.checks, key=lambda check: check.finding is not Finding.FAILED)
+    return "; ".join(f"{check.name} {check.finding}: {check.detail}" for check in ordered)
 
 
 def _policy(style: str, script: str, *, live: bool) -> str:

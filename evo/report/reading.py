@@ -14,6 +14,7 @@ from evo.question_records import question_rows
 from evo.report.account import Account, Change, Detail, Measured, Milestone, Step
 from evo.report.diff import diff_of
 from evo.report.thinning import (
+    MOST_AUDITS,
     MOST_COLUMNS,
     MOST_DETAILED,
     MOST_QUESTIONS,
@@ -56,6 +57,7 @@ class _Reading:
         self._births = {birth.id: birth for birth in archive.births()}
         self._geomeans = {score.individual_id: score.geomean for score in scores}
         self._measured = tuple(_measured(scores, self._births))
+        self._places = {each.kernel: each.place for each in self._measured}
         self._tops = _tops(self._measured)
         self._keys = [score.key for score in scores]
 
@@ -75,6 +77,7 @@ class _Reading:
             environments=tuple(dict.fromkeys(record.environment for record in records.values())),
             settings=recorded_settings(self._archive),
             champion_source=cut(self._source(self._tops[-1].kernel), MOST_SOURCE) if self._tops else "",
+            audits=dict(list(self._audits.items())[-MOST_AUDITS:]),
         )
 
     def _shown_tops(self) -> list[Measured]:
@@ -103,6 +106,7 @@ class _Reading:
     def _step(self, birth: Birth, gain: float | None, detail: Detail | None) -> Step:
         return Step(
             kernel=birth.id,
+            evaluation=self._places.get(birth.id),
             generation=birth.generation,
             operator=birth.operator,
             parents=birth.parent_ids,

@@ -10,6 +10,7 @@ Item = TypeVar("Item")
 MOST_DETAILED = 150  # kernels with a table and a diff
 MOST_COLUMNS = 40  # milestones in a heat map
 MOST_QUESTIONS = 300  # rows of their table
+MOST_AUDITS = 20  # the latest
 MOST_TEXT = 2000  # characters of the question and of the reply's word where a kernel is told in full
 MOST_IN_A_ROW = 300  # characters of a question in the table
 MOST_SOURCE = 100_000  # characters of the champion

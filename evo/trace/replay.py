@@ -19,6 +19,7 @@ from evo.config import BackendKind, BaselineKind, Config, EvolutionKind
 from evo.console import RunConsole
 from evo.generation_gate import questions_begun_with
 from evo.loop import State, evolve
+from evo.replay_mark import mark_replay
 from evo.result import write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import Search, prepare_search
@@ -66,6 +67,7 @@ def replay(trace: Trace, runs: Path, name: str, console: RunConsole) -> Replayed
     config = _with_files_of(trace, config, folder)
     with create_archive(folder) as archive:
         require_same_settings(archive, fixed_settings(config, settled))
+        mark_replay(archive, trace.run)
         _copy(trace, archive)
         search = prepare_search(config, settled, trace.bank, archive, folder, console.note)
         toolbox = search.toolbox(TraceEvaluator(trace), console, TraceAnswerer(trace))

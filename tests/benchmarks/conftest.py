@@ -5,5 +5,5 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-for path in (ROOT, ROOT / "tests" / "evo"):
+for path in (ROOT, ROOT / "tests" / "evo", ROOT / "tests" / "fitness"):
     sys.path.insert(0, str(path))

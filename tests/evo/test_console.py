@@ -1,6 +1,7 @@
 """What a person reads of a run."""
 
 import io
+import logging
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from rich.console import Console
 from small_records import attempt, failed, individual, passed
 
 from evo.choices import Choice
-from evo.console import RunConsole, evaluation_table, head_grid, result_lines
+from evo.console import RunConsole, evaluation_table, head_grid, open_console, plain_console, result_lines
 from evo.history import Outcome
 from evo.tracking import Tracker
 from fitness.evaluation import Status
@@ -53,7 +54,7 @@ def test_each_evaluation_tells_what_was_asked_what_was_changed_and_what_came_of_
     tracker.judged(seed)
     speaking.judged("k1", seed, tracker, None, None)
     speaking.generation(0, tracker)
-    asked = attempt(0, (individual("k1", -1),), individual("k2", 0), detail="wider tiles\nand more")
+    asked = attempt(7, (individual("k1", -1),), individual("k2", 0), detail="wider tiles\nand more")
     tracker.judged(wrong)
     speaking.judged("k2", wrong, tracker, asked, None)
     faster = passed("k3", {"x": 0.6})
@@ -61,13 +62,13 @@ def test_each_evaluation_tells_what_was_asked_what_was_changed_and_what_came_of_
     speaking.judged("k3", faster, tracker, replace(asked, hint=""), 1.2)
     speaking.generation(1, tracker)
     assert said.getvalue().splitlines() == [
-        "   1  seed k1  0.5000 ×",
-        "generation 0: best 0.5000 ×  evaluations 1  failures: none  spend 0.00 USD",
-        f"   2  {asked.hint}",
+        "evaluation 1: seed k1  0.5000 ×",
+        "generation 0: best 0.5000 ×  evaluations 1  spend 0.00 USD",
+        f"evaluation 2, question 7: {asked.hint}",
         "      wider tiles → k2  INCORRECT  wrong by [1]",
-        "   3  no hint",
+        "evaluation 3, question 7: no hint",
         "      wider tiles → k3  0.6000 ×, 1.20 × its parent",
-        "generation 1: best 0.6000 ×  evaluations 3  failures: 1 INCORRECT  spend 0.00 USD",
+        "generation 1: best 0.6000 ×  evaluations 3, failed: 1 INCORRECT  spend 0.00 USD",
     ]
 
 
@@ -77,9 +78,9 @@ def test_childless_questions_are_told_of_but_for_duplicates(archive: Archive) ->
     speaking.childless(attempt(4, (seed,), None, detail="the fence never closes"))
     speaking.childless(attempt(5, (seed,), seed, outcome=Outcome.DUPLICATE, detail="judged before"))
     speaking.childless(attempt(6, (seed,), individual("child", 6, seed), detail="wider"))
-    assert said.getvalue() == "mutation 4: unreadable: the fence never closes\n"
+    assert said.getvalue() == "question 4: unreadable: the fence never closes\n"
     speaking.generation(1, Tracker(archive=archive, earlier_s=0.0))
-    assert "failures: 1 unreadable, 1 duplicate" in said.getvalue()
+    assert "evaluations 0  questions without a new kernel: 1 unreadable, 1 duplicate  spend" in said.getvalue()
 
 
 def test_a_terminal_gets_a_live_line(archive: Archive) -> None:
@@ -119,6 +120,14 @@ def test_farewell_says_how_to_go_on_only_where_there_is_more() -> None:
     assert said.getvalue().endswith("no candidate passed\nresult: runs/a/result.json\n")
 
 
+def test_a_note_is_found_in_the_log_afterwards(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    speaking, said = voice()
+    speaking.note("the audit of k1: passed")
+    assert said.getvalue() == "the audit of k1: passed\n"
+    assert caplog.messages == ["the audit of k1: passed"]
+
+
 def test_the_table_has_a_row_a_scenario_and_the_mean() -> None:
     evaluation = replace(passed("k", {"x": 0.5, "y": 2.0}))
     said = io.StringIO()
@@ -150,3 +159,14 @@ def test_a_grid_takes_any_text() -> None:
     said = io.StringIO()
     Console(file=said, width=60).print(head_grid([], [("kernel", f"[red]{'long' * 30}.cu")]))
     assert "".join(said.getvalue().split()) == f"kernel[red]{'long' * 30}.cu"
+
+
+def test_what_goes_to_a_pipe_or_a_file_is_neither_broken_nor_cut(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = "runs/" + "a long name/" * 30
+    open_console().print(head_grid([], [("run", path)]))
+    with plain_console(tmp_path / "story.txt") as console:
+        console.print(head_grid([], [("run", path)]))
+    for said in (capsys.readouterr().out, (tmp_path / "story.txt").read_text()):
+        assert [" ".join(line.split()) for line in said.splitlines()] == [f"run {path}"]

@@ -39,7 +39,7 @@ class Signalling(Console):
     def print(self, *things: Any, **how: Any) -> None:
         super().print(*things, **how)
         said = str(things[0])
-        if self._number is not None and (" → k" in said or "  seed k" in said):  # the last line on an evaluation
+        if self._number is not None and (" → k" in said or ": seed k" in said):  # the last line on an evaluation
             self._left -= 1
             if self._left == 0:
                 signal.raise_signal(self._number)

@@ -16,8 +16,11 @@ from small_search import MACHINE, small_config, write_table
 
 from evo.cli import run
 from evo.config import Config
+from evo.console import RunConsole
 from evo.run import run_search
 from evo.run_list import RunRow, list_runs
+from evo.trace.replay import replay
+from evo.trace.trace import read_trace
 from population.archive import open_archive
 from population.archive_reader import read_archive
 from population.run_folder import RunFolder, create_run_folder
@@ -47,6 +50,10 @@ def listed(root: Path) -> dict[str, RunRow]:
     return {row.name: row for row in list_runs(root, now=0.0)}
 
 
+def quiet() -> RunConsole:
+    return RunConsole(console=Console(file=io.StringIO()), budget=None)
+
+
 def result_of(run: RunFolder) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(run.result.read_text(encoding="utf-8"))
     return result
@@ -64,7 +71,7 @@ def test_a_row_agrees_with_the_result(runs: Path) -> None:
             name="done", state="finished", note="generation budget reached: 2 of 2",
             best_geomean=result["best"]["geomean"], gain=result["best"]["geomean"] / result["seed"]["geomean"],
             evaluations=result["evaluations"], generation=2, age_s=90.0, cost_usd=0, suite="tiny", style="question",
-            answerer="offline",
+            answerer="offline", backend="recorded",
         )
     ]  # fmt: skip
 
@@ -179,7 +186,28 @@ def test_the_command_shows_a_line_a_run(runs: Path) -> None:
         "done", "finished", f"{result['best']['geomean']:.4f}",
         f"{result['best']['geomean'] / result['seed']['geomean']:.2f}",
     ]  # fmt: skip
+    assert done[head.index("backend") :].split()[0] == "recorded"
     assert done.endswith("generation budget reached: 2 of 2")
+
+
+def test_a_replay_is_shown_as_one(runs: Path, tmp_path: Path) -> None:
+    code, _, errors = evo("trace", "export", str(runs / "done"), "--out", str(tmp_path / "done.jsonl"))
+    assert (code, errors) == (0, "")
+    replay(read_trace(tmp_path / "done.jsonl"), runs, "again", quiet())
+    rows = listed(runs)
+    assert (rows["again"].replay_of, rows["done"].replay_of) == ("done", None)
+    assert rows["again"].best_geomean == rows["done"].best_geomean
+    head, again, done = evo("runs", str(runs))[1].splitlines()
+    assert again[head.index("backend") :].startswith("replay of done  ")
+    assert done[head.index("backend") :].startswith("recorded  ")
+
+
+def test_a_replay_of_a_replay_is_one_of_the_replay(runs: Path, tmp_path: Path) -> None:
+    for number, name in enumerate(("done", "one")):
+        trace = tmp_path / f"{number}.jsonl"
+        assert evo("trace", "export", str(runs / name), "--out", str(trace))[0] == 0
+        replay(read_trace(trace), runs, ("one", "two")[number], quiet())
+    assert {name: row.replay_of for name, row in listed(runs).items()} == {"done": None, "one": "done", "two": "one"}
 
 
 def test_the_command_as_json(runs: Path) -> None:

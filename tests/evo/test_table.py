@@ -2,18 +2,22 @@
 
 import contextlib
 import io
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from audited_judge import failed_check
 from rich.console import Console
-from small_search import judge_knobs, run_part, small_config, snapshot
+from small_search import MACHINE, SEED, judge_knobs, run_part, small_config, snapshot
 
 from evo.audits import AUDIT_EVENT
 from evo.commands.table import table
 from evo.exported_table import gather_evaluations
-from evo.settings import ConfigError
+from evo.run import run_search
+from evo.settings import ConfigError, compose_config
+from evo.suite_words import suite_words
+from evo.suites import load_suite, to_suite
 from fitness.audit_record import Audit, refused
 from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.evaluation import Evaluation, Status
@@ -63,6 +67,36 @@ def test_a_search_in_the_table_of_a_run_is_that_run_again(tmp_path: Path, run: R
     again = create_run_folder(tmp_path / "runs", "again")
     run_part(small_config(generations=2), again, served)
     assert snapshot(again) == snapshot(run)
+
+
+def options_told(folder: Path, out: str) -> list[str]:
+    """The words of the `evo evolve` that the command names."""
+    line = said_of(folder, "first", "--out", out).splitlines()[0]
+    return shlex.split(line.partition("to search in it: evo evolve ")[2])
+
+
+def test_the_command_that_is_named_searches_in_the_table_of_a_suite_of_ones_own(
+    tmp_path: Path, run: RunFolder
+) -> None:
+    words = options_told(tmp_path, str(tmp_path / "t.jsonl"))
+    assert words[:2] == ["backend=recorded", f"backend.table={tmp_path}/t.jsonl"]
+    assert words[2:4] == ['suite.name="tiny"', "suite.edges=false"]
+    config = compose_config([*words, f"seeds=[{SEED}]", "stop.evaluations=1"])
+    assert to_suite(config.suite) == to_suite(small_config().suite)
+    again = create_run_folder(tmp_path / "runs", "again")
+    outcome = run_search(config, MACHINE, again, Console(file=io.StringIO()))
+    [seed, *_] = gather_evaluations({"first": run})
+    assert outcome.result["seed"]["geomean"] == seed.geomean
+
+
+def test_a_shipped_suite_is_named_and_one_that_only_has_its_name_is_not(tmp_path: Path, run: RunFolder) -> None:
+    [first, *_] = gather_evaluations({"first": run})
+    smoke = load_suite("smoke").scenarios
+    timings = tuple(replace(first.timings[0], scenario=scenario.name) for scenario in smoke)
+    assert suite_words([run], replace(first, suite="smoke", timings=timings)) == ["suite=smoke"]
+    assert suite_words([run], replace(first, suite="smoke"))[0] == 'suite.name="smoke"'
+    with pytest.raises(ConfigError, match="no run tells all shapes of the suite tiny"):
+        suite_words([run], replace(first, timings=timings))
 
 
 def test_a_table_of_few_kernels_says_what_a_search_in_it_meets(tmp_path: Path, run: RunFolder) -> None:

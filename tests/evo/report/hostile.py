@@ -6,6 +6,7 @@ from small_records import timing
 
 from evo.report.account import Account, Change, Detail
 from evo.report.diff import Kind, Piece
+from fitness.audit_record import Audit, AuditCheck, Finding
 from population.records import QuestionRecord
 
 _TAGS = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\" ' & <!-- ]]> {{ 7*7 }} $\\frac{$ \t"
@@ -24,6 +25,7 @@ def hostile(account: Account) -> Account:
         word=HOSTILE, changes=(Change(timing=timing(HOSTILE, 1.0), parent_speedup=1.0),), noise=0.0,
         diff=(Piece(kind=Kind.ADDED, text=HOSTILE),), diff_characters=1,
     )  # fmt: skip
+    check = AuditCheck(name=HOSTILE, finding=Finding.FAILED, detail=HOSTILE)
     return replace(
         account,
         measured=tuple(replace(each, status=each.status if each.geomean else HOSTILE) for each in account.measured),
@@ -36,4 +38,5 @@ def hostile(account: Account) -> Account:
         environments=tuple(replace(each, device=HOSTILE, baseline=HOSTILE) for each in account.environments),
         settings={HOSTILE: HOSTILE, "list": [HOSTILE]},
         champion_source=HOSTILE,
+        audits={HOSTILE: Audit(why=(HOSTILE,), checks=(check,))},
     )

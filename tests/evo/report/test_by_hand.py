@@ -40,8 +40,8 @@ def test_its_step_has_a_gain_and_no_question(account: Account) -> None:
 def test_the_page_says_that_it_was_put_in(account: Account) -> None:
     page = parsed(report_page(account).html)
     texts = [" ".join(each.text.split()) for each in page.all("p")]
-    assert f"Put in by hand: nothing was asked. Generation 1 · hand of {ROOT}" in texts
-    assert "A seed: nothing was asked." in texts
+    assert f"Put in by hand: nothing was asked · evaluation 2. Generation 1 · hand of {ROOT}" in texts
+    assert "A seed: nothing was asked · evaluation 1." in texts
     assert [each.text for each in page.all("span", class_="why")] == ["put in by hand", "seed"]
 
 

@@ -15,8 +15,9 @@ from evo.report.account import Account, Change, Detail, Measured, Milestone, Ste
 from evo.report.diff import Kind, Piece
 from evo.report.page import live_page, overview_page, report_page, trouble_page
 from evo.report.reading import read_account
-from evo.report.thinning import MOST_COLUMNS, MOST_DETAILED, MOST_QUESTIONS, MOST_SOURCE, Room
+from evo.report.thinning import MOST_AUDITS, MOST_COLUMNS, MOST_DETAILED, MOST_QUESTIONS, MOST_SOURCE, Room
 from evo.run_list import RunRow, RunState
+from fitness.audit_record import Audit, AuditCheck, Finding
 from population.records import Birth, QuestionRecord
 from population.run_folder import RunFolder
 from questions.credit import QuestionStatistics
@@ -54,6 +55,25 @@ def test_tables_hold_the_accounts_figures(account: Account, html: str) -> None:
         assert cells == [f"{each.timings[place].speedup:.3f}" for each in account.milestones]
     roof = rows_of(html, "Share of what the device")
     assert roof[1][1:] == [f"{each.timings[0].roof_share:.0%}" for each in account.milestones]
+
+
+def test_every_audit_is_told_with_its_verdict_and_its_checks(account: Account, html: str) -> None:
+    right = AuditCheck(name="new inputs", finding=Finding.PASSED, detail="1.21 and 1.20 ×")
+    wrong = AuditCheck(name="full182", finding=Finding.FAILED, detail="wrong on 2 of 182")
+    left_out = AuditCheck(name="memcheck", finding=Finding.SKIPPED, detail="no GPU")
+    audits = {
+        "k1": Audit(why=("far ahead", "above the roof"), checks=(right, left_out)),
+        "k2": Audit(why=("the best of its run",), checks=(right, wrong)),
+        "k3": Audit(why=("far ahead",), checks=(left_out,)),
+    }
+    rows = rows_of(report_page(replace(account, audits=audits)).html, "Kernels that were looked at again")
+    assert [row[:3] for row in rows[1:]] == [
+        ["k1", "passed", "far ahead; above the roof"],
+        ["k2", "failed", "the best of its run"],
+        ["k3", "not run", "far ahead"],
+    ]
+    assert rows[2][3] == "full182 failed: wrong on 2 of 182; new inputs passed: 1.21 and 1.20 ×"
+    assert 'id="audits"' not in html
 
 
 def test_the_questions_table_holds_every_question(account: Account, html: str) -> None:
@@ -217,7 +237,13 @@ def large(individuals: int) -> Account:
         milestones=tuple(_large_milestone(n, names) for n in range(MOST_COLUMNS)), line=tuple(steps), beside=(),
         questions=tuple(_large_question(n, text) for n in range(MOST_QUESTIONS)), childless={}, spend={},
         environments=(), settings={}, champion_source="<" * MOST_SOURCE,
+        audits={f"k{n}": _large_audit(text) for n in range(MOST_AUDITS)},
     )  # fmt: skip
+
+
+def _large_audit(text: str) -> Audit:
+    checks = tuple(AuditCheck(name=text, finding=Finding.PASSED, detail=text) for _ in range(8))
+    return Audit(why=(text,), checks=checks)
 
 
 def _large_step(n: int, names: list[str], room: Room, text: str) -> Step:
@@ -231,8 +257,9 @@ def _large_step(n: int, names: list[str], room: Room, text: str) -> Step:
         detail = replace(detail, diff=(piece,))
     question = QuestionRecord(number=n, question_id="q", moment="any", layer="memory", style="question",
                               text=text, origin="bank")  # fmt: skip
-    return Step(kernel=names[n], generation=n, operator="mutate", parents=(names[n - 8],) if n else (),
-                question=question, geomean=1.0, gain=1.01, detail=detail)  # fmt: skip
+    return Step(kernel=names[n], evaluation=n + 1, generation=n, operator="mutate",
+                parents=(names[n - 8],) if n else (), question=question, geomean=1.0, gain=1.01,
+                detail=detail)  # fmt: skip
 
 
 def _large_milestone(n: int, names: list[str]) -> Milestone:

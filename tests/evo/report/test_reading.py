@@ -121,6 +121,8 @@ def test_a_kernel_that_an_audit_refused_is_no_champion_and_no_milestone(tmp_path
     seed, next_best, refused, _ = (each.kernel for each in read_account(run, now=0.0).measured)
     refuse(run, refused)
     account = read_account(run, now=0.0)
+    assert list(account.audits) == [refused]
+    assert account.audits[refused].why == ("far ahead",)
     assert account.best is not None
     assert (account.best.kernel, account.best.geomean) == (next_best, pytest.approx(0.8))
     assert [each.kernel for each in account.milestones] == [seed, next_best]
