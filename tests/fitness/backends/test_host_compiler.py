@@ -3,6 +3,8 @@
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,16 +130,7 @@ def test_a_kernel_that_is_not_there_is_named(tmp_path):
     fault = fault_of(make_compiler(tmp_path), candidate().replace("void attention_forward", "void attention"))
 
     assert fault.status is Status.COMPILE_ERROR
-    assert "candidate.cu(1): error: [[launch]]: 'attention_forward' was not declared in this scope" in fault.reason
-
-
-@needs_gxx
-def test_a_kernel_without_c_linkage_is_refused(tmp_path):
-    fault = fault_of(make_compiler(tmp_path), candidate().replace('extern "C" ', ""))
-
-    assert fault.status is Status.COMPILE_ERROR
-    assert "conflicting declaration" in fault.reason
-    assert "with 'C' linkage" in fault.reason
+    assert "candidate.cu(1): error: attention_forward is declared and never defined" in fault.reason
 
 
 @needs_gxx
@@ -178,6 +171,61 @@ def test_a_call_of_the_systems_library_is_refused_by_name(tmp_path, call, declar
 
     assert fault.status is Status.INVALID
     assert fault.reason == f"the source calls {name}; a portable kernel may call CUDA's own functions only"
+
+
+@needs_gxx
+@pytest.mark.parametrize(
+    ("definition", "name"),
+    [
+        ('extern "C" void* memset(void* at, int, size_t) { return at; }', "memset"),
+        ('#define C(name) extern "C" void* name(void* at, const void*, size_t) { return at; }\nC(memcpy)', "memcpy"),
+        ('} extern "C" void* memmove(void* at, const void*, size_t) { return at; }\nnamespace {', "memmove"),
+        ('extern "C" void __cxa_finalize(void*) {}', "__cxa_finalize"),
+    ],
+)
+def test_a_function_in_the_librarys_place_is_refused_by_name(tmp_path, definition, name):
+    body = "__cxa_finalize(params.o);" if name.startswith("__") else ""
+    fault = fault_of(make_compiler(tmp_path), candidate(body, definition))
+
+    assert fault.status is Status.INVALID
+    assert fault.reason == f"the source defines {name}, a name of the C library; choose another"
+
+
+@needs_gxx
+def test_a_binary_of_tables_is_refused_and_takes_no_place_in_the_cache(tmp_path):
+    table = "__device__ const char table[100000000] = {1};"
+    fault = fault_of(make_compiler(tmp_path), candidate("params.lse[0] = table[params.batch];", table))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert "ran out of memory, time or space" in fault.reason
+    assert list(tmp_path.glob("*")) == []
+
+
+def test_files_that_others_have_bounded_are_no_fault_of_the_candidate(tmp_path):
+    killed = script(tmp_path / "g++", 'case "$*" in *-x*) echo "g++: File size limit exceeded" >&2; exit 1;; esac')
+    (tmp_path / "candidate.cu").write_text(candidate(), encoding="utf-8")
+    program = f"""
+import resource
+from pathlib import Path
+from fitness.backends.host_compiler import HostCompiler
+from fitness.build_cache import BuildCache
+from fitness.faults import EnvironmentFault
+from fitness.plan import Build
+from fitness.scenario import ElementType
+resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+compiler = HostCompiler(
+    include_dir=Path({str(INCLUDE)!r}), cache=BuildCache(Path({str(tmp_path)!r})), processes=1, timeout_s=60.0,
+    memory_bytes=2 << 30, gxx=Path({str(killed)!r}),
+)
+source = Path({str(tmp_path / "candidate.cu")!r}).read_text()
+try:
+    compiler.compile(source, (Build(defines=(), element_type=ElementType.BF16),))
+except EnvironmentFault as fault:
+    print(fault)
+"""
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+
+    assert done.stdout == "g++ cannot work here: g++: File size limit exceeded\n\n"
 
 
 @needs_gxx
@@ -272,15 +320,22 @@ class TestHostSource:
     def test_lines_keep_their_numbers(self):
         source = "int a;\n#pragma unroll\nextern __shared__ __align__(16)\n    float x[];\nint b; // c\n"
 
-        text = host_source(source, ["k"])
-        assert text.splitlines()[:2] == ["namespace {", '#line 1 "candidate.cu"']
-        assert text.splitlines()[2:7] == [
+        lines = host_source(source, ["k"]).splitlines()
+        begin = lines.index('#line 1 "candidate.cu"')
+        assert lines[begin + 1 :] == [
             "int a;",
             "EVO_UNROLL(1)",
             "float (* const x) = reinterpret_cast<float (*)>(evo::dynamic_shared);",
             "",
             "int b; // c",
+            "",
+            "}",
         ]
+
+    def test_nothing_of_ours_stands_behind_the_candidate_whose_macros_would_change_it(self):
+        text = host_source("#define evo_forget\n", ["k"])
+
+        assert text.endswith('#line 1 "candidate.cu"\n#define evo_forget\n\n}\n')
 
     @pytest.mark.parametrize(
         ("declaration", "pointer"),
