@@ -9,8 +9,9 @@ import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -121,9 +122,11 @@ class HostCompiler:
         known = self._cache.get(key)
         if known is not None:
             return known[0]
-        with tempfile.TemporaryDirectory(prefix="evo-gxx-") as folder:
-            log = self._run_gxx(Path(folder), source, text, build)
-            binary = Path(folder, "candidate.so")
+        with _blaming_the_machine(), tempfile.TemporaryDirectory(prefix="evo-gxx-") as name:
+            folder = Path(name)
+            (folder / CANDIDATE_NAME).write_text(source, encoding="utf-8", errors="replace")  # g++ quotes from it
+            log = self._run_gxx(folder, text, build)
+            binary = folder / "candidate.so"
             try:
                 self._judge(binary, log)
             except CandidateFault as fault:
@@ -132,9 +135,8 @@ class HostCompiler:
                 raise
             return self._cache.keep(key, binary.read_bytes(), BuildReport(name="", kernels=(), advisories=()))
 
-    def _run_gxx(self, folder: Path, source: str, text: str, build: Build) -> str:
+    def _run_gxx(self, folder: Path, text: str, build: Build) -> str:
         """What g++ says. Raises CandidateFault where it takes too long, EnvironmentFault for trouble of ours."""
-        (folder / CANDIDATE_NAME).write_text(source, encoding="utf-8", errors="replace")  # g++ quotes from it
         includes = ("-include", str(RUNTIME / "cuda_on_cpu.h"), "-I", str(RUNTIME), "-I", str(self._include_dir))
         output = ("-x", "c++", "-", "-o", "candidate.so")
         command = (str(self._gxx), *_FLAGS, *_DIAGNOSTICS, *build.flags, *includes, *output)
@@ -159,6 +161,8 @@ class HostCompiler:
             words = log.text()
         if process.returncode != 0 and (_OUR_TROUBLE.search(words) or _bounded_by_others(words)):
             raise EnvironmentFault(f"g++ cannot work here: {words[-500:]}")
+        if process.returncode != 0:
+            (folder / "candidate.so").unlink(missing_ok=True)  # a part of one
         return words
 
     def _judge(self, binary: Path, log: str) -> None:
@@ -229,9 +233,12 @@ class HostCompiler:
     def _listing(self, *command: str) -> str:
         environment = {**listed_environment(os.environ), "LC_ALL": "C"}
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603
-        except (OSError, subprocess.CalledProcessError) as error:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+        except OSError as error:
             raise EnvironmentFault(f"{command[0]} does not work: {error}; install g++ with its binutils") from error
+        if done.returncode != 0:
+            said = " ".join(done.stderr.split())[-300:] or f"exit code {done.returncode}"
+            raise EnvironmentFault(f"{command[0]} does not work: {said}; install g++ with its binutils, or mend that")
         return done.stdout
 
 
@@ -243,6 +250,17 @@ def find_gxx() -> Path:
             "no g++ on the PATH; the host backend needs it: install it (Debian, Ubuntu: apt install g++), or use a GPU"
         )
     return Path(path)
+
+
+@contextmanager
+def _blaming_the_machine() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFault(
+            f"g++ cannot be run here: {error}; look for space in the folder for temporary files (TMPDIR), and at the "
+            "limits that this was started with (ulimit -a)"
+        ) from error
 
 
 def _bounded_by_others(words: str) -> bool:

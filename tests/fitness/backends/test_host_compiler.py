@@ -201,9 +201,8 @@ def test_a_binary_of_tables_is_refused_and_takes_no_place_in_the_cache(tmp_path)
     assert list(tmp_path.glob("*")) == []
 
 
-def test_files_that_others_have_bounded_are_no_fault_of_the_candidate(tmp_path):
-    killed = script(tmp_path / "g++", 'case "$*" in *-x*) echo "g++: File size limit exceeded" >&2; exit 1;; esac')
-    (tmp_path / "candidate.cu").write_text(candidate(), encoding="utf-8")
+def compile_with_bounded_files(folder: Path, gxx: Path, most_bytes: int) -> str:
+    """The environment's fault that a process told which may write no larger files."""
     program = f"""
 import resource
 from pathlib import Path
@@ -212,20 +211,31 @@ from fitness.build_cache import BuildCache
 from fitness.faults import EnvironmentFault
 from fitness.plan import Build
 from fitness.scenario import ElementType
-resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, 1 << 20))
+resource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes}, {most_bytes}))
 compiler = HostCompiler(
-    include_dir=Path({str(INCLUDE)!r}), cache=BuildCache(Path({str(tmp_path)!r})), processes=1, timeout_s=60.0,
-    memory_bytes=2 << 30, gxx=Path({str(killed)!r}),
+    include_dir=Path({str(INCLUDE)!r}), cache=BuildCache(Path({str(folder)!r})), processes=1, timeout_s=60.0,
+    memory_bytes=2 << 30, gxx=Path({str(gxx)!r}),
 )
-source = Path({str(tmp_path / "candidate.cu")!r}).read_text()
 try:
-    compiler.compile(source, (Build(defines=(), element_type=ElementType.BF16),))
+    compiler.compile({candidate()!r}, (Build(defines=(), element_type=ElementType.BF16),))
 except EnvironmentFault as fault:
     print(fault)
 """
-    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    return subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True).stdout
 
-    assert done.stdout == "g++ cannot work here: g++: File size limit exceeded\n\n"
+
+def test_files_that_others_have_bounded_are_no_fault_of_the_candidate(tmp_path):
+    killed = script(tmp_path / "g++", 'case "$*" in *-x*) echo "g++: File size limit exceeded" >&2; exit 1;; esac')
+
+    told = compile_with_bounded_files(tmp_path, killed, 1 << 20)
+
+    assert told.startswith("g++ cannot work here: g++: File size limit exceeded")
+
+
+def test_a_folder_for_temporary_files_without_room_is_not_the_candidates_fault(tmp_path):
+    told = compile_with_bounded_files(tmp_path, script(tmp_path / "g++", "true"), 16)
+
+    assert told.startswith("g++ cannot be run here: [Errno 27] File too large; look for space in the folder for temp")
 
 
 @needs_gxx
@@ -283,6 +293,13 @@ def test_a_machine_that_cannot_compile_is_not_the_candidates_fault(tmp_path, wor
     broken = script(tmp_path / "g++", f'echo "{words}" >&2\ncase "$*" in *-x*) exit 1;; esac')
 
     with pytest.raises(EnvironmentFault, match="g\\+\\+ cannot work here"):
+        make_compiler(tmp_path / "cache", gxx=broken).compile(candidate(), (BF16,))
+
+
+def test_a_compiler_that_fails_when_asked_for_its_version_is_quoted(tmp_path):
+    broken = script(tmp_path / "g++", 'echo "No space left on device" >&2; exit 1')
+
+    with pytest.raises(EnvironmentFault, match="does not work: No space left on device; install g"):
         make_compiler(tmp_path / "cache", gxx=broken).compile(candidate(), (BF16,))
 
 
