@@ -16,7 +16,7 @@ from evo.console import evaluation_table, head_grid, open_console
 from evo.data import kernel_path, shipped_names
 from evo.gpu_claim import on_held_gpus
 from evo.pools import on_one_device
-from evo.scenario_summary import scenario_summary
+from evo.scenario_summary import scenario_summaries
 from evo.settings import ConfigError, compose_config
 from evo.workbench import open_evaluator
 from fitness.audit_record import Audit, AuditCheck
@@ -52,7 +52,8 @@ def verify(arguments: Sequence[str], console: Console) -> int:
             if config.audit and evaluation.geomean is not None:
                 audit = _audited(build_auditor(placed, settled, evaluator), source, evaluation)
     if as_json:
-        record = evaluation.to_json() | _in_short(evaluation) | ({"audit": audit.to_json()} if audit else {})
+        record = evaluation.to_json() | {"scenarios": scenario_summaries(evaluation)}
+        record |= {"audit": audit.to_json()} if audit else {}
         console.print(Text(strict_json(record, sort_keys=False, indent=2)), soft_wrap=True)
     else:
         _show(evaluation, console)
@@ -74,11 +75,6 @@ def _audited(auditor: Audits | None, source: str, evaluation: Evaluation) -> Aud
     if not Audit(why=(), checks=checks).failed:
         checks = (*checks, *auditor.audit_champion(source))
     return Audit(why=("asked for",), checks=checks)
-
-
-def _in_short(evaluation: Evaluation) -> dict[str, object]:
-    """One object for each scenario that was timed, with all that is known of it: under "scenarios"."""
-    return {"scenarios": [scenario_summary(timing, evaluation.checks) for timing in evaluation.timings]}
 
 
 def _kernel_named(words: Sequence[str]) -> str:
