@@ -28,6 +28,7 @@ from fitness.worker import PRELOAD
 from population.atomic_file import strict_json
 
 VIABLE, NOT_VIABLE = 0, 1
+_MAX_CHARACTERS = 16 << 20  # of a file that may be a kernel; a device or a pipe may have no end
 
 
 def verify(arguments: Sequence[str], console: Console) -> int:
@@ -85,8 +86,12 @@ def _kernel_named(words: Sequence[str]) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open(encoding="utf-8") as file:
+            source = file.read(_MAX_CHARACTERS + 1)
+        if len(source) > _MAX_CHARACTERS:
+            raise ValueError(f"it has more than {_MAX_CHARACTERS >> 20} MiB")
+        return source
+    except (OSError, ValueError) as error:
         expected = f"expected the path of a .cu file, or the name of a shipped one: {shipped_names()}"
         raise ConfigError(f"verify: {path} cannot be read ({error}); {expected}") from error
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 from fitness.backends.bounded_log import BoundedLog
 from fitness.backends.host_log import host_errors
-from fitness.backends.host_source import CANDIDATE_NAME, RUNTIME, host_source
+from fitness.backends.host_source import CANDIDATE_NAME, DEFINES_NAME, RUNTIME, host_source
 from fitness.build_cache import BuildCache
 from fitness.child_environment import listed_environment
 from fitness.compiler import CompiledBuild, build_names
@@ -125,6 +125,8 @@ class HostCompiler:
         with _blaming_the_machine(), tempfile.TemporaryDirectory(prefix="evo-gxx-") as name:
             folder = Path(name)
             (folder / CANDIDATE_NAME).write_text(source, encoding="utf-8", errors="replace")  # g++ quotes from it
+            defines = "".join(f"#define {name} {value}\n" for name, value in build.defines)
+            (folder / DEFINES_NAME).write_text(defines, encoding="ascii")
             log = self._run_gxx(folder, text, build)
             binary = folder / "candidate.so"
             try:
@@ -138,8 +140,9 @@ class HostCompiler:
     def _run_gxx(self, folder: Path, text: str, build: Build) -> str:
         """What g++ says. Raises CandidateFault where it takes too long, EnvironmentFault for trouble of ours."""
         includes = ("-include", str(RUNTIME / "cuda_on_cpu.h"), "-I", str(RUNTIME), "-I", str(self._include_dir))
+        element, *_ = build.flags
         output = ("-x", "c++", "-", "-o", "candidate.so")
-        command = (str(self._gxx), *_FLAGS, *_DIAGNOSTICS, *build.flags, *includes, *output)
+        command = (str(self._gxx), *_FLAGS, *_DIAGNOSTICS, element, *includes, *output)
         limits = (str(self._memory_bytes >> 10), str(int(self._timeout_s) + 1), str(_FILE_BYTES >> 9))
         environment = {**listed_environment(os.environ), "LC_ALL": "C", "TMPDIR": str(folder)}
         with (

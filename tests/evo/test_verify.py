@@ -124,6 +124,11 @@ def test_json_of_a_wrong_kernel_tells_which_scenario_is_wrong() -> None:
     assert Evaluation.from_json(record) == WRONG
 
 
+def test_a_file_without_end_is_told_in_one_line() -> None:
+    with pytest.raises(ConfigError, match=r"/dev/zero cannot be read \(it has more than 16 MiB\); expected the path"):
+        verify(["/dev/zero"], Console(file=io.StringIO()))
+
+
 @pytest.mark.usefixtures("folder")
 def test_a_kernel_that_the_table_lacks() -> None:
     Path("kernel.cu").write_text(SOURCE.replace("four knobs", "another"), encoding="utf-8")

@@ -79,7 +79,7 @@ def test_a_known_build_is_not_compiled_again(tmp_path):
     second = make_compiler(tmp_path / "cache", gxx=counting).compile(candidate(), (BF16,))
 
     assert first == second
-    compilations = [line for line in (tmp_path / "calls").read_text().splitlines() if "-DWIDTH=4" in line]
+    compilations = [line for line in (tmp_path / "calls").read_text().splitlines() if "-DEVO_BF16=1" in line]
     assert len(compilations) == 1
 
 
@@ -246,6 +246,14 @@ def test_mathematics_and_copies_are_no_calls_to_refuse(tmp_path):
     params.lse[0] = sinf(values[3]) + powf(values[1], values[2]) + erff(values[4]) + log1pf(values[5]);
     params.lse[1] = sqrt(double(values[7])) + exp(double(values[8]));"""
     assert make_compiler(tmp_path).compile(candidate(body), (BF16,))
+
+
+@needs_gxx
+@pytest.mark.parametrize("name", ["step", "lane", "count", "memory", "x", "stdin", "poison", "linux"])
+def test_a_knob_may_have_any_name_that_our_headers_use(tmp_path, name):
+    build = Build(defines=((name, 4),), element_type=ElementType.BF16)
+
+    assert len(make_compiler(tmp_path).compile(candidate(f"params.lse[0] = {name};"), (build,))) == 1
 
 
 @needs_gxx
