@@ -51,12 +51,14 @@ _LIBRARY = re.compile(
     r"|acosh|atanh|sqrt|cbrt|hypot|fma|fmod|remainder|erf|erfc|floor|ceil|l?l?round|l?l?rint|nearbyint|trunc|fabs|fmax"
     r"|fmin|fdim|copysign|ldexp|scalbn|frexp|modf|logb|ilogb|nextafter)f?"
 )
-# In a line of a tool's own: those that name a file may quote the candidate, whose text might say anything.
+# In a line of a tool's own: those that name a file may quote the candidate, whose text might say anything. That of an
+# assertion may even begin a line, so that an error of the candidate's own outweighs it.
 _OUR_TROUBLE = re.compile(
     r"^(?:g\+\+|cc1plus|as|ld|collect2|/bin/sh|sh|[^:\s]*/(?:g\+\+|cc1plus|as|ld|collect2)[^:\s]*): (?:fatal )?.*"
     r"(?:No space left|Read-only file system|cannot execute|cannot find|loading shared libraries|not found)",
     re.MULTILINE,
 )
+_ITS_OWN_ERROR = re.compile(rf"^{re.escape(CANDIDATE_NAME)}:\d+(?::\d+)?: error: ", re.MULTILINE)
 
 
 class _Symbol(NamedTuple):
@@ -162,7 +164,8 @@ class HostCompiler:
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
             words = log.text()
-        if process.returncode != 0 and (_OUR_TROUBLE.search(words) or _bounded_by_others(words)):
+        ours = not _ITS_OWN_ERROR.search(words) and (_OUR_TROUBLE.search(words) or _bounded_by_others(words))
+        if process.returncode != 0 and ours:
             raise EnvironmentFault(f"g++ cannot work here: {words[-500:]}")
         if process.returncode != 0:
             (folder / "candidate.so").unlink(missing_ok=True)  # a part of one

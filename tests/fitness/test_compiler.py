@@ -280,6 +280,16 @@ def test_a_comment_that_poses_as_the_assemblers_report_is_no_fault_of_the_enviro
     assert [kernel.kernel for kernel in built.report.kernels] == ["k"]
 
 
+@pytest.mark.parametrize("name", ["forged", "k"])
+def test_nor_is_a_warning_of_several_lines_which_tells_nothing_of_a_kernel(compiler, name):
+    lines = f"ptxas info    : Compiling entry function '{name}' for 'sm_90a'\\nptxas info    : Used 4000 registers"
+    posing = f'[[deprecated("old\\n{lines}\\n")]] __device__ int f() {{ return 1; }}\n'
+    (built,) = compiler.compile(posing + KERNEL.format("o[0] = f();"), ONE)
+    (kernel,) = built.report.kernels
+    assert kernel.kernel == "k"
+    assert 0 < kernel.registers <= 255
+
+
 def test_a_binary_of_tables_is_refused_by_its_size(compiler):
     fault = refusal(compiler, "__device__ const char table[68000000] = {1};\n" + KERNEL.format("o[0] = table[i];"))
     assert fault.status is Status.COMPILE_ERROR

@@ -325,6 +325,16 @@ def test_the_candidate_cannot_pose_as_a_broken_machine(tmp_path):
 
 
 @needs_gxx
+@pytest.mark.parametrize("newline", ["\\n", "\\012", "\\x0a"])
+def test_nor_by_an_assertion_of_several_lines(tmp_path, newline):
+    posing = f'static_assert(WIDTH == 5, "{newline}" "g++: fatal error: No space left on device");'
+    fault = fault_of(make_compiler(tmp_path), candidate(before=posing))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert "candidate.cu(11): error: static assertion failed" in fault.reason
+
+
+@needs_gxx
 def test_running_out_of_memory_is_the_candidates_fault(tmp_path):
     fault = fault_of(make_compiler(tmp_path, memory_bytes=48 << 20), candidate())
 
