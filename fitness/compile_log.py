@@ -29,11 +29,11 @@ def kernel_resources(log: str) -> tuple[KernelResources, ...]:
     kernels: list[KernelResources] = []
     kernel, frames = "", [(0, 0, 0)]
     for line in log.splitlines():
-        if entry := _ENTRY.search(line):
+        if entry := _ENTRY.match(line):
             kernel, frames = entry[1], []
         elif frame := _FRAME.search(line):
             frames.append((int(frame[1]), int(frame[2]), int(frame[3])))
-        elif (used := _USED.search(line)) and kernel:
+        elif (used := _USED.match(line)) and kernel:
             shared = _STATIC_SHARED.search(line)
             kernels.append(
                 KernelResources(

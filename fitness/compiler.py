@@ -16,7 +16,7 @@ from fitness import nvrtc
 from fitness.build_cache import BuildCache
 from fitness.compile_log import advisories, kernel_resources, readable_errors
 from fitness.cubin import read_cubin
-from fitness.evaluation import BuildReport, Status
+from fitness.evaluation import BuildReport, KernelResources, Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.plan import Build, SuitePlan
 from fitness.process import KillableProcess, ProcessDied, ProcessTimeout
@@ -237,13 +237,21 @@ def _judge(product: nvrtc.Product) -> BuildReport:
             "the source takes the address of __constant__ memory, through which it could be written; "
             "read constants by their names"
         )
-    kernels = kernel_resources(product.log)
-    if sorted(kernel.kernel for kernel in kernels) != sorted(cubin.kernels):
+    return BuildReport(name="", kernels=_resources(product.log, cubin.kernels), advisories=advisories(product.log))
+
+
+def _resources(log: str, kernels: Sequence[str]) -> tuple[KernelResources, ...]:
+    """What ptxas reports of the kernels that were built. Raises EnvironmentFault where it leaves one out.
+
+    ptxas comes last in a log. What stands before it may be a warning's text, by which a source can say anything.
+    """
+    reported = {each.kernel: each for each in kernel_resources(log)}
+    if missing := [name for name in kernels if name not in reported]:
         raise EnvironmentFault(
-            f"NVRTC built {', '.join(cubin.kernels)} and reported on {[kernel.kernel for kernel in kernels]}: "
-            "its log cannot be relied on; use another version of nvidia-cuda-nvrtc"
+            f"NVRTC built {', '.join(missing)} and did not report on it: its log cannot be relied on; "
+            "use another version of nvidia-cuda-nvrtc"
         )
-    return BuildReport(name="", kernels=kernels, advisories=advisories(product.log))
+    return tuple(each for name, each in reported.items() if name in kernels)
 
 
 def _invalid(reason: str) -> CandidateFault:

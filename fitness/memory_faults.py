@@ -17,9 +17,9 @@ def out_of_memory(error: Exception, request: Job | Examination | Suite) -> objec
     """
     if not ran_out_of_memory(error):
         return None
-    taken = 0 if isinstance(request, Suite) else _largest_workspaces(request)
-    if taken > LARGE_WORKSPACES:
-        reason = f"its workspaces of {taken / 2**30:.0f} GiB leave no memory for checking it"
+    if not isinstance(request, Suite) and takes_much(request):
+        taken = _largest_workspaces(request) / 2**30
+        reason = f"its workspaces of {taken:.0f} GiB leave no memory for checking it"
         if isinstance(request, Examination):
             return Examined(scaled_ms={}, fault=reason)
         return Measured(status=Status.RUNTIME_ERROR, reason=reason)
@@ -28,6 +28,11 @@ def out_of_memory(error: Exception, request: Job | Examination | Suite) -> objec
         f"no memory for the reference or the baseline ({said}): free the device of other processes, or choose a suite "
         "of smaller scenarios"
     )
+
+
+def takes_much(request: Job | Examination) -> bool:
+    """Whether a candidate's workspaces are so large that a lack of memory is its own doing."""
+    return _largest_workspaces(request) > LARGE_WORKSPACES
 
 
 def _largest_workspaces(request: Job | Examination) -> int:

@@ -44,10 +44,13 @@ _FORBIDDEN_WORDS = {
     "main __host__ constructor destructor __constructor__ __destructor__": "a candidate is device code only",
 }
 _ASSEMBLY = re.compile(r"_*asm_*")
-# What could place a variable where the host compiler's check of writable data does not look, or name the runtime's own.
+# What could place a variable where the host compiler's check of writable data does not look, name the runtime's own
+# (its macro for pragmas too), or reach stacks and registers that outlive a call.
 _HOST_ESCAPES = re.compile(
-    r"evo|EVO_RUN\w*|runtime|dynamic_shared|gnu|__attribute(?:__)?|optind|opterr|optopt|environ|errno"
+    r"evo|EVO_(?!(?:BF16|FP16)$)\w*|runtime|dynamic_shared|gnu|__attribute(?:__)?|optind|opterr|optopt|environ|errno"
     r"|mmap|mprotect|munmap|madvise|snprintf|sysconf|dl_iterate_phdr|__tls_get_addr|evo_\w+|(?:get|make|swap)context"
+    r"|__builtin_(?:ia32|aarch64|arm)_\w+|__builtin_(?:setjmp|longjmp|apply\w*|return|thread_pointer|frame_address)"
+    r"|__builtin_(?:return_address|unwind_init|eh_return)"
 )
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _DIRECTIVE = re.compile(r"[ \t]*#[ \t]*([A-Za-z_]\w*)?(.*)", re.ASCII)

@@ -21,7 +21,7 @@ from fitness.evaluation import ScenarioCheck, Status
 from fitness.examination import Examination, Examined, examine
 from fitness.faults import EnvironmentFault
 from fitness.measure import Job, Measured, measure
-from fitness.memory_faults import out_of_memory
+from fitness.memory_faults import out_of_memory, takes_much
 from fitness.process import Done, KillableProcess, ProcessDied, ProcessFailure, ProcessTimeout, Progress
 from fitness.process_limits import ProcessLimits
 from fitness.roof import Roof, measure_roof
@@ -31,6 +31,7 @@ from fitness.watch import Party, Step, Watch
 PRELOAD = ("fitness.worker",)  # for start_fork_server: with this module comes torch, and a restart costs a fork
 
 _START_S = 300.0  # to build the backend and import the baseline
+_FROM_OUTSIDE = ", which comes from outside: from a person, a batch system, or the system itself when memory runs out"
 _FAULT_SIGNALS = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGILL", "SIGFPE", "SIGTRAP")
 
 
@@ -175,6 +176,8 @@ class Worker:
         activity = steps[-1].activity if steps else "preparing the device and the baseline"
         checks = _checks_of(steps)
         parties = [step.party for step in steps]
+        if isinstance(failure, ProcessDied) and failure.cause == "SIGKILL" and not takes_much(job):
+            raise _environment_fault(failure, activity, _FROM_OUTSIDE) from failure  # no kernel can send that signal
         broken = isinstance(failure, ProcessDied) and failure.cause in _FAULT_SIGNALS
         if parties and parties[-1] is Party.CANDIDATE:
             if isinstance(failure, ProcessTimeout):
@@ -219,9 +222,9 @@ def _build_backend(settings: WorkerSettings) -> Backend:
             return CudaBackend(device_index=settings.device_index)
 
 
-def _environment_fault(failure: ProcessFailure, activity: str) -> EnvironmentFault:
+def _environment_fault(failure: ProcessFailure, activity: str, hint: str = "") -> EnvironmentFault:
     output = failure.output or "it wrote nothing"
-    return EnvironmentFault(f"the worker failed, and not by the candidate, {activity}: {failure}; {output}")
+    return EnvironmentFault(f"the worker failed, and not by the candidate, {activity}: {failure}{hint}; {output}")
 
 
 def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:

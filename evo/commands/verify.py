@@ -16,7 +16,7 @@ from evo.console import evaluation_table, head_grid, open_console
 from evo.data import kernel_path, shipped_names
 from evo.gpu_claim import on_held_gpus
 from evo.pools import on_one_device
-from evo.scenario_summary import scenario_summary
+from evo.scenario_summary import scenario_summaries
 from evo.settings import ConfigError, compose_config
 from evo.workbench import open_evaluator
 from fitness.audit_record import Audit, AuditCheck
@@ -28,6 +28,7 @@ from fitness.worker import PRELOAD
 from population.atomic_file import strict_json
 
 VIABLE, NOT_VIABLE = 0, 1
+_MAX_CHARACTERS = 16 << 20  # of a file that may be a kernel; a device or a pipe may have no end
 
 
 def verify(arguments: Sequence[str], console: Console) -> int:
@@ -52,7 +53,8 @@ def verify(arguments: Sequence[str], console: Console) -> int:
             if config.audit and evaluation.geomean is not None:
                 audit = _audited(build_auditor(placed, settled, evaluator), source, evaluation)
     if as_json:
-        record = evaluation.to_json() | _in_short(evaluation) | ({"audit": audit.to_json()} if audit else {})
+        record = evaluation.to_json() | {"scenarios": scenario_summaries(evaluation)}
+        record |= {"audit": audit.to_json()} if audit else {}
         console.print(Text(strict_json(record, sort_keys=False, indent=2)), soft_wrap=True)
     else:
         _show(evaluation, console)
@@ -76,11 +78,6 @@ def _audited(auditor: Audits | None, source: str, evaluation: Evaluation) -> Aud
     return Audit(why=("asked for",), checks=checks)
 
 
-def _in_short(evaluation: Evaluation) -> dict[str, object]:
-    """One object for each scenario that was timed, with all that is known of it: under "scenarios"."""
-    return {"scenarios": [scenario_summary(timing, evaluation.checks) for timing in evaluation.timings]}
-
-
 def _kernel_named(words: Sequence[str]) -> str:
     if not words or "=" in words[0] or words[0].startswith("-"):
         raise ConfigError("verify: no kernel named; expected evo verify KERNEL.cu [key=value …] [--json]")
@@ -89,8 +86,12 @@ def _kernel_named(words: Sequence[str]) -> str:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open(encoding="utf-8") as file:
+            source = file.read(_MAX_CHARACTERS + 1)
+        if len(source) > _MAX_CHARACTERS:
+            raise ValueError(f"it has more than {_MAX_CHARACTERS >> 20} MiB")
+        return source
+    except (OSError, ValueError) as error:
         expected = f"expected the path of a .cu file, or the name of a shipped one: {shipped_names()}"
         raise ConfigError(f"verify: {path} cannot be read ({error}); {expected}") from error
 

@@ -4,17 +4,21 @@ import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
+from fitness.backends.bounded_log import BoundedLog
 from fitness.backends.host_log import host_errors
-from fitness.backends.host_source import CANDIDATE_NAME, RUNTIME, host_source
+from fitness.backends.host_source import CANDIDATE_NAME, DEFINES_NAME, RUNTIME, host_source
 from fitness.build_cache import BuildCache
 from fitness.child_environment import listed_environment
 from fitness.compiler import CompiledBuild, build_names
@@ -31,9 +35,11 @@ _FLAGS = (
     "-fstack-clash-protection", "-shared", "-fPIC", "-Wl,-z,defs",
 )  # fmt: skip
 _DIAGNOSTICS = ("-w", "-fdiagnostics-color=never", "-ftrack-macro-expansion=0", "-fmax-errors=20")
-# Set before g++ starts anything; where one is refused, a stricter one holds already.
-_LIMITED = 'ulimit -v "$1"; ulimit -t "$2"; ulimit -c 0; shift 2; exec "$@"'
-_JUDGEMENT = "2"  # part of a build's key: change it with what is refused, and kept verdicts count no more
+# Set before g++ starts anything; where one is refused, a stricter one holds already. Files count in 512 bytes.
+_LIMITED = '{ ulimit -v "$1"; ulimit -t "$2"; ulimit -f "$3"; ulimit -c 0; } 2> /dev/null; shift 3; exec "$@"'
+_FILE_BYTES = 64 << 20  # of the assembly text, the object and the binary; those of an honest kernel have a few MiB
+_LOG_BYTES = 1 << 20  # of what g++ says: the name of a nested type alone may take gigabytes
+_JUDGEMENT = "3"  # part of a build's key: change it with what is refused, and kept verdicts count no more
 _RUNTIME_DATA = re.compile(r"evo::runtime|evo::dynamic_shared|completed\.\d+|__dso_handle|__TMC_END__")  # ours and C's
 _WRITABLE = re.compile(r"\.(?:data|bss|tdata)(?!\.rel\.ro)(?:\.|$)")
 # What a binary may ask of the C library: what our runtime needs (the rules keep candidates from naming it), what g++
@@ -45,12 +51,20 @@ _LIBRARY = re.compile(
     r"|acosh|atanh|sqrt|cbrt|hypot|fma|fmod|remainder|erf|erfc|floor|ceil|l?l?round|l?l?rint|nearbyint|trunc|fabs|fmax"
     r"|fmin|fdim|copysign|ldexp|scalbn|frexp|modf|logb|ilogb|nextafter)f?"
 )
-# In a line of a tool's own: those that name a file may quote the candidate, whose text might say anything.
+# In a line of a tool's own: those that name a file may quote the candidate, whose text might say anything. That of an
+# assertion may even begin a line, so that an error of the candidate's own outweighs it.
 _OUR_TROUBLE = re.compile(
     r"^(?:g\+\+|cc1plus|as|ld|collect2|/bin/sh|sh|[^:\s]*/(?:g\+\+|cc1plus|as|ld|collect2)[^:\s]*): (?:fatal )?.*"
     r"(?:No space left|Read-only file system|cannot execute|cannot find|loading shared libraries|not found)",
     re.MULTILINE,
 )
+_ITS_OWN_ERROR = re.compile(rf"^{re.escape(CANDIDATE_NAME)}:\d+(?::\d+)?: error: ", re.MULTILINE)
+
+
+class _Symbol(NamedTuple):
+    name: str
+    kind: str  # "FUNC", "OBJECT", "TLS"
+    section: str
 
 
 class HostCompiler:
@@ -110,9 +124,13 @@ class HostCompiler:
         known = self._cache.get(key)
         if known is not None:
             return known[0]
-        with tempfile.TemporaryDirectory(prefix="evo-gxx-") as folder:
-            log = self._run_gxx(Path(folder), source, text, build)
-            binary = Path(folder, "candidate.so")
+        with _blaming_the_machine(), tempfile.TemporaryDirectory(prefix="evo-gxx-") as name:
+            folder = Path(name)
+            (folder / CANDIDATE_NAME).write_text(source, encoding="utf-8", errors="replace")  # g++ quotes from it
+            defines = "".join(f"#define {name} {value}\n" for name, value in build.defines)
+            (folder / DEFINES_NAME).write_text(defines, encoding="ascii")
+            log = self._run_gxx(folder, text, build)
+            binary = folder / "candidate.so"
             try:
                 self._judge(binary, log)
             except CandidateFault as fault:
@@ -121,30 +139,36 @@ class HostCompiler:
                 raise
             return self._cache.keep(key, binary.read_bytes(), BuildReport(name="", kernels=(), advisories=()))
 
-    def _run_gxx(self, folder: Path, source: str, text: str, build: Build) -> str:
+    def _run_gxx(self, folder: Path, text: str, build: Build) -> str:
         """What g++ says. Raises CandidateFault where it takes too long, EnvironmentFault for trouble of ours."""
-        (folder / CANDIDATE_NAME).write_text(source, encoding="utf-8", errors="replace")  # g++ quotes from it
         includes = ("-include", str(RUNTIME / "cuda_on_cpu.h"), "-I", str(RUNTIME), "-I", str(self._include_dir))
+        element, *_ = build.flags
         output = ("-x", "c++", "-", "-o", "candidate.so")
-        command = (str(self._gxx), *_FLAGS, *_DIAGNOSTICS, *build.flags, *includes, *output)
-        limits = (str(self._memory_bytes >> 10), str(int(self._timeout_s) + 1))
+        command = (str(self._gxx), *_FLAGS, *_DIAGNOSTICS, element, *includes, *output)
+        limits = (str(self._memory_bytes >> 10), str(int(self._timeout_s) + 1), str(_FILE_BYTES >> 9))
         environment = {**listed_environment(os.environ), "LC_ALL": "C", "TMPDIR": str(folder)}
-        with subprocess.Popen(  # noqa: S603  # the arguments are ours; the candidate comes by stdin
-            ("/bin/sh", "-c", _LIMITED, "sh", *limits, *command),
-            stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-            cwd=folder, env=environment, start_new_session=True,
-        ) as process:  # fmt: skip
+        with (
+            BoundedLog(_LOG_BYTES) as log,
+            subprocess.Popen(  # noqa: S603  # the arguments are ours; the candidate comes by stdin
+                ("/bin/sh", "-c", _LIMITED, "sh", *limits, *command),
+                stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=log.writer,
+                cwd=folder, env=environment, start_new_session=True,
+            ) as process,
+        ):  # fmt: skip
             try:
-                _, log = process.communicate(text.encode(errors="replace"), timeout=self._timeout_s)
+                process.communicate(text.encode(errors="replace"), timeout=self._timeout_s)
             except subprocess.TimeoutExpired as error:
                 reason = f"compiling took longer than {self._timeout_s:g} s"
                 raise CandidateFault(Status.COMPILE_ERROR, reason) from error
             finally:
                 if process.returncode is None:
                     os.killpg(process.pid, signal.SIGKILL)
-        words = log.decode(errors="replace")
-        if process.returncode != 0 and _OUR_TROUBLE.search(words):
+            words = log.text()
+        ours = not _ITS_OWN_ERROR.search(words) and (_OUR_TROUBLE.search(words) or _bounded_by_others(words))
+        if process.returncode != 0 and ours:
             raise EnvironmentFault(f"g++ cannot work here: {words[-500:]}")
+        if process.returncode != 0:
+            (folder / "candidate.so").unlink(missing_ok=True)  # a part of one
         return words
 
     def _judge(self, binary: Path, log: str) -> None:
@@ -157,6 +181,10 @@ class HostCompiler:
                 Status.INVALID,
                 f"the source calls {', '.join(called)}; a portable kernel may call CUDA's own functions only",
             )
+        if own := self._own_library(binary):
+            raise CandidateFault(
+                Status.INVALID, f"the source defines {', '.join(own)}, a name of the C library; choose another"
+            )
         kept = self._writable_data(binary)
         if kept:
             raise CandidateFault(
@@ -165,16 +193,27 @@ class HostCompiler:
                 "call; use params.workspace for scratch space",
             )
 
+    def _own_library(self, binary: Path) -> list[str]:
+        """The C library's functions that the binary has of its own: our runtime would call those instead."""
+        return [
+            symbol.name
+            for symbol in self._symbols(binary)
+            if symbol.kind == "FUNC" and symbol.section != "*UND*" and _LIBRARY.fullmatch(symbol.name)
+        ]
+
     def _writable_data(self, binary: Path) -> list[str]:
         """The variables that outlive a launch: all that is static and writable but shared memory and the runtime's."""
-        listing = self._listing(shutil.which("nm") or "nm", "--format=sysv", "--demangle", str(binary))
-        rows = [[cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines()]  # names may hold |
         names = (
-            row[0].removeprefix("(anonymous namespace)::")
-            for row in rows
-            if len(row) == 7 and row[3] in ("OBJECT", "TLS") and _WRITABLE.match(row[6])
+            symbol.name.removeprefix("(anonymous namespace)::")
+            for symbol in self._symbols(binary)
+            if symbol.kind in ("OBJECT", "TLS") and _WRITABLE.match(symbol.section)
         )
         return [name for name in names if not _RUNTIME_DATA.fullmatch(name)]
+
+    def _symbols(self, binary: Path) -> list[_Symbol]:
+        listing = self._listing(shutil.which("nm") or "nm", "--format=sysv", "--demangle", str(binary))
+        rows = [[cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines()]  # names may hold |
+        return [_Symbol(name=row[0], kind=row[3], section=row[6]) for row in rows if len(row) == 7]
 
     def _foreign_functions(self, binary: Path) -> list[str]:
         """What the binary needs from outside that no kernel has a use for."""
@@ -200,9 +239,12 @@ class HostCompiler:
     def _listing(self, *command: str) -> str:
         environment = {**listed_environment(os.environ), "LC_ALL": "C"}
         try:
-            done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)  # noqa: S603
-        except (OSError, subprocess.CalledProcessError) as error:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)  # noqa: S603
+        except OSError as error:
             raise EnvironmentFault(f"{command[0]} does not work: {error}; install g++ with its binutils") from error
+        if done.returncode != 0:
+            said = " ".join(done.stderr.split())[-300:] or f"exit code {done.returncode}"
+            raise EnvironmentFault(f"{command[0]} does not work: {said}; install g++ with its binutils, or mend that")
         return done.stdout
 
 
@@ -214,3 +256,20 @@ def find_gxx() -> Path:
             "no g++ on the PATH; the host backend needs it: install it (Debian, Ubuntu: apt install g++), or use a GPU"
         )
     return Path(path)
+
+
+@contextmanager
+def _blaming_the_machine() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise EnvironmentFault(
+            f"g++ cannot be run here: {error}; look for space in the folder for temporary files (TMPDIR), and at the "
+            "limits that this was started with (ulimit -a)"
+        ) from error
+
+
+def _bounded_by_others(words: str) -> bool:
+    """Whether g++ ended at a limit on files that this process was started with, and not at ours."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_FSIZE)
+    return "File size limit" in words and 0 <= limit < _FILE_BYTES

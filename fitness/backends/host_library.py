@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from fitness.evaluation import Status
-from fitness.faults import CandidateFault
+from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.plan import LaunchPlan
 
 Launch = Callable[[bool], None]  # takes whether threads and blocks run backwards
@@ -73,6 +73,13 @@ def _load(binary: Path) -> ctypes.CDLL:
 
 
 def _load_copy(binary: Path) -> ctypes.CDLL:
-    """The loader knows a file by its path and inode: only a copy is loaded a second time."""
-    with tempfile.TemporaryDirectory(prefix="evo-host-") as folder:
-        return _load(Path(shutil.copy(binary, folder)))
+    """The loader knows a file by its path and inode: only a copy is loaded a second time.
+
+    Raises EnvironmentFault where it finds no room.
+    """
+    try:
+        with tempfile.TemporaryDirectory(prefix="evo-host-") as folder:
+            return _load(Path(shutil.copy(binary, folder)))
+    except OSError as error:
+        where = "the folder for temporary files (TMPDIR)"
+        raise EnvironmentFault(f"no copy of a build fits into {where}: {error}") from error

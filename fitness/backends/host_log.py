@@ -9,7 +9,7 @@ from fitness.compile_log import readable_errors
 _ERROR = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<text>.+)")
 _CANDIDATE_LINE = re.compile(rf"\b{re.escape(CANDIDATE_NAME)}:(\d+)")
 _UNDEFINED = re.compile(r"undefined reference to `(.+)'")
-_EXHAUSTED = re.compile(r"memory exhausted|out of memory|internal compiler error|Killed|CPU time limit")
+_EXHAUSTED = re.compile(r"memory exhausted|out of memory|internal compiler error|Killed|CPU time limit|File size limit")
 
 
 def host_errors(log: str) -> str:
@@ -30,7 +30,7 @@ def host_errors(log: str) -> str:
             lines.append(line)
     further = [f"{name} is declared and never defined" for name in dict.fromkeys(_UNDEFINED.findall(log))]
     if _EXHAUSTED.search(log):
-        further.append("the compiler crashed, or ran out of memory or time")
+        further.append("the compiler crashed, or ran out of memory, time or space")
     return readable_errors("\n".join([*lines, *(f"{CANDIDATE_NAME}(1): error: {text}" for text in further)]))
 
 

@@ -14,6 +14,7 @@ from fitness.lexer import Kind, pieces
 RUNTIME = Path(__file__).with_name("host")  # the headers that stand for CUDA
 CANDIDATE_NAME = "candidate.cu"
 ENTRIES_NAME = "entries"
+DEFINES_NAME = "defines"  # a file of its own: a knob may have a name that our headers use
 LEAVE_LOOP = 1  # for an unroll pragma without a number: g++ makes vector code of a loop, not of what it has peeled
 
 _ALIGNMENT = r"(?:(?:alignas|__align__)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\([^;]*?\)\))"
@@ -23,8 +24,7 @@ _DYNAMIC_SHARED = re.compile(
 )
 _UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+(?P<no>no)?unroll\b[ \t]*(?P<times>\S[^\n]*)?$", re.MULTILINE)
 
-
-_FORGET = 'extern "C" __attribute__((visibility("default"))) void evo_forget() { evo::runtime.stacks.poison(); }'
+_FORGET = 'extern "C" __attribute__((visibility("default"))) void evo_forget() { evo::forget(); }'
 
 
 def host_source(source: str, kernels: Iterable[str]) -> str:
@@ -32,11 +32,13 @@ def host_source(source: str, kernels: Iterable[str]) -> str:
 
     Each has an entry `const char* evo_run_KERNEL(params, grid, block, shared_bytes, backwards, first, step)`, which
     runs the blocks first, first + step, … and gives null, or why it failed. `evo_forget()` clears
-    the stacks of the threads.
+    the stacks of the threads, and what is noted of them. All that stands before the candidate's text, whose macros
+    would change it, and so would the build's defines, which a file beside it holds.
     """
     code = "".join(_rewrite(piece.text) if piece.kind is Kind.CODE else piece.text for piece in pieces(source))
     entries = "\n".join(_entry(kernel) for kernel in dict.fromkeys(kernels))
-    return f'namespace {{\n#line 1 "{CANDIDATE_NAME}"\n{code}\n}}\n#line 1 "{ENTRIES_NAME}"\n{_FORGET}\n{entries}\n'
+    ours = f'#include "attention.cuh"\n#line 1 "{ENTRIES_NAME}"\n{_FORGET}\n{entries}\n#include "{DEFINES_NAME}"'
+    return f'{ours}\nnamespace {{\n#line 1 "{CANDIDATE_NAME}"\n{code}\n}}\n'
 
 
 def _rewrite(code: str) -> str:
@@ -55,9 +57,9 @@ def _gcc_unroll(match: re.Match[str]) -> str:
 
 
 def _entry(kernel: str) -> str:
-    # Declared again with C linkage: g++ then refuses a kernel that is missing, or not extern "C", by name.
+    # Declared with C linkage, before the candidate defines it: g++ then refuses one that is missing by name.
     return (
-        f'namespace {{ extern "C" decltype({kernel}) {kernel}; }}\n'
+        f'namespace {{ extern "C" void {kernel}(AttentionParams); }}\n'
         f'extern "C" __attribute__((visibility("default"))) const char* evo_run_{kernel}(\n'
         "    const void* params, const unsigned* grid, const unsigned* block, unsigned shared_bytes, int backwards,\n"
         "    unsigned first, unsigned step) {\n"

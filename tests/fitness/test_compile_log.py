@@ -53,6 +53,15 @@ def test_spills_of_a_function_that_a_kernel_calls_count_for_the_kernel():
     assert (kernel.spill_store_bytes, kernel.spill_load_bytes, kernel.stack_bytes) == (1528, 1524, 648)
 
 
+def test_a_source_line_that_a_warning_quotes_reports_on_no_kernel():
+    warning = (
+        "candidate.cu(9): warning #177-D: variable \"x\" was declared but never referenced\n"
+        "  int x = 0; // ptxas info    : Compiling entry function 'forged' for 'sm_90a'\n"
+        "  int y = 0; // ptxas info    : Used 4 registers\n"
+    )
+    assert kernel_resources(warning + SPILLING + warning) == kernel_resources(SPILLING)
+
+
 def test_an_empty_log_tells_of_no_kernel():
     assert kernel_resources("") == ()
 

@@ -1,16 +1,20 @@
 """Sources compiled by the real NVRTC in processes of their own: good ones, bad ones, and those that never end."""
 
 import struct
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from fitness import nvrtc
 from fitness.build_cache import BuildCache
 from fitness.compiler import CompiledBuild, NvrtcCompiler, build_names, require_kernels
 from fitness.evaluation import BuildReport, KernelResources, Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.fork_server import start_fork_server
 from fitness.plan import Build, LaunchPlan, ScenarioPlan, SuitePlan
+from fitness.process import KillableProcess
+from fitness.process_limits import ProcessLimits
 from fitness.scenario import ElementType, Scenario
 
 INCLUDE_DIR = Path(__file__).parents[2] / "kernels" / "include"
@@ -267,3 +271,42 @@ def test_a_launch_of_a_kernel_that_is_not_there_names_what_is(there, hint):
         require_kernels(SuitePlan(scenarios=(plan,), edges=()), compiled)
     assert fault.value.status is Status.COMPILE_ERROR
     assert fault.value.reason == f"the manifest launches forward; the source has {there}{hint}"
+
+
+def test_a_comment_that_poses_as_the_assemblers_report_is_no_fault_of_the_environment(compiler):
+    posing = "\nint x = 0; // ptxas info    : Compiling entry function 'forged' for 'sm_90a'\n" \
+        "int y = 0; // ptxas info    : Used 4 registers\no[0] = i;\n"  # fmt: skip
+    (built,) = compiler.compile(KERNEL.format(posing), ONE)
+    assert [kernel.kernel for kernel in built.report.kernels] == ["k"]
+
+
+@pytest.mark.parametrize("name", ["forged", "k"])
+def test_nor_is_a_warning_of_several_lines_which_tells_nothing_of_a_kernel(compiler, name):
+    lines = f"ptxas info    : Compiling entry function '{name}' for 'sm_90a'\\nptxas info    : Used 4000 registers"
+    posing = f'[[deprecated("old\\n{lines}\\n")]] __device__ int f() {{ return 1; }}\n'
+    (built,) = compiler.compile(posing + KERNEL.format("o[0] = f();"), ONE)
+    (kernel,) = built.report.kernels
+    assert kernel.kernel == "k"
+    assert 0 < kernel.registers <= 255
+
+
+def test_a_binary_of_tables_is_refused_by_its_size(compiler):
+    fault = refusal(compiler, "__device__ const char table[68000000] = {1};\n" + KERNEL.format("o[0] = table[i];"))
+    assert fault.status is Status.COMPILE_ERROR
+    assert "error: its code and tables have " in fault.reason
+    assert fault.reason.endswith(" MiB; at most 64 are allowed")
+
+
+def test_of_a_message_without_end_the_beginning_is_kept():
+    pytest.importorskip("cupy")
+    start_fork_server()
+    nested = "template <class A, class B> struct P {};\n" \
+        "template <class A, int N> struct T { typedef typename T<P<A, A>, N + 1>::type type; };\n" \
+        "template <class A> struct T<A, 18> { typedef A type; };\n"  # fmt: skip
+    header = (INCLUDE_DIR / "attention.cuh").read_text()
+    setup = nvrtc.Setup(contract_header=header, options=nvrtc.options_for("sm_90a"))
+    job = nvrtc.Job(source=nested + KERNEL.format("T<int, 0>::type x = 5;"), defines=(), timeout_s=60.0)
+    with KillableProcess(partial(nvrtc.serve, setup), limits=ProcessLimits()) as process:
+        product = process.request(job, deadline_s=60.0)
+    assert isinstance(product, nvrtc.Product)
+    assert len(product.log) == 1 << 20

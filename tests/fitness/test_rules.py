@@ -254,8 +254,20 @@ def test_a_large_hostile_text_is_judged(unit):
     assert not keeps_the_rules(text)
 
 
-@pytest.mark.parametrize("word", ["evo::x", "__attribute__((section(\"kept\")))", "[[gnu::used]]", "optind", "errno"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        *["evo::x", '__attribute__((section("kept")))', "[[gnu::used]]", "optind", "errno"],
+        *['EVO_PRAGMA(GCC dependency "/etc/passwd")', "EVO_UNROLL(2)", "EVO_BF16X"],
+        *["__builtin_ia32_stmxcsr()", "__builtin_setjmp(b)", "__builtin_frame_address(0)"],
+    ],
+)
 def test_a_portable_kernel_may_not_name_what_could_keep_state_for_it(word):
     text = f"int x = {word};{KERNEL}"
     assert "it could keep state where nobody looks" in reason_of(text, PORTABLE)
     assert keeps_the_rules(text.replace("$", ""), HOPPER)
+
+
+@pytest.mark.parametrize("word", ["EVO_BF16", "EVO_FP16", "__builtin_expect(1, 1)"])
+def test_a_portable_kernel_may_ask_for_its_element_type_and_expect(word):
+    check_rules(f"const int x = {word};{KERNEL}", PORTABLE)

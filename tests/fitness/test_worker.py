@@ -4,6 +4,7 @@ import functools
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -15,6 +16,7 @@ from fitness.fork_server import start_fork_server
 from fitness.inputs import Distribution
 from fitness.judge_settings import JudgeSettings
 from fitness.measure import Job
+from fitness.plan import WorkspacePlan
 from fitness.process_limits import ProcessLimits
 from fitness.scenario import Suite
 from fitness.worker import PRELOAD, DeviceSide, Worker
@@ -34,7 +36,8 @@ def open_fake_side(baseline: str = "right", trouble: str = "") -> DeviceSide:
     """The fake device, in the worker's process."""
     if trouble:
         raise EnvironmentFault(trouble)
-    kernels = {**KERNELS, "breaks_later": breaks_later, "crashes_at_length": crashes_at_length, "raises": raises}
+    own = (breaks_later, crashes_at_length, raises, is_killed)
+    kernels = {**KERNELS, **{each.__name__: each for each in own}}
     backend = Breakable(kernels)
     return DeviceSide(backend=backend, baseline=FastestSetting(BASELINES[baseline](), backend))
 
@@ -59,6 +62,10 @@ def crashes_at_length(tensors, shape):
     right(tensors, shape)
     if shape.seqlen_k == SHAPE.seqlen_k:
         os._exit(3)
+
+
+def is_killed(tensors, shape):
+    os.kill(os.getpid(), signal.SIGKILL)  # as a person or the system would; no kernel can
 
 
 def raises(tensors, shape):
@@ -149,6 +156,22 @@ def test_where_memory_is_shared_no_candidate_meets_what_another_left():
     with opened(shares_memory=True) as worker:
         found = [worker.measure(job(kernel, repeats=1)).status for kernel in ("right", "right")]
     assert found == [Status.PASSED, Status.PASSED]
+
+
+@pytest.mark.parametrize("shares_memory", [False, True])
+def test_who_kills_the_process_while_a_candidate_runs_is_not_the_candidate(shares_memory):
+    with opened(shares_memory=shares_memory) as worker:
+        with pytest.raises(EnvironmentFault, match="SIGKILL, which comes from outside"):
+            worker.measure(job("is_killed"))
+        assert worker.measure(job("right")).status is Status.PASSED
+
+
+def test_unless_its_workspaces_leave_no_memory_for_others(worker):
+    asked = job("is_killed")
+    large = tuple(replace(each, workspaces=(WorkspacePlan(size=9 << 30, zeroed=False),)) for each in PLAN.scenarios)
+    found = worker.measure(replace(asked, plan=replace(PLAN, scenarios=large)))
+    assert found.status is Status.RUNTIME_ERROR
+    assert "SIGKILL while running the candidate" in found.reason
 
 
 def test_an_exception_in_the_harness_is_the_environments_fault_with_its_traceback(worker):

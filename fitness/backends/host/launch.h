@@ -179,6 +179,22 @@ inline const char* launch(void (*body)(), Launch call) {
     return nullptr;
 }
 
+// Leaves nothing of earlier launches on the threads' stacks, nor in what is noted of threads: a candidate that knows
+// where `threadIdx` lies could write there too.
+inline void forget() {
+    Stacks stacks = runtime.stacks;
+    stacks.poison();
+    memset(stacks.released, 0, sizeof stacks.released);
+    memset(&runtime, 0, sizeof runtime);
+    runtime.stacks = stacks;
+}
+
+// The C library's functions that this runtime, or g++ for it, leans on: by this a binary names each of them, as one of
+// the library's or as the candidate's own, which is refused.
+__attribute__((used)) static const void* const leant_on[] = {
+    reinterpret_cast<const void*>(&memset), reinterpret_cast<const void*>(&memcpy),
+    reinterpret_cast<const void*>(&memmove), reinterpret_cast<const void*>(&memcmp)};
+
 __attribute__((destructor)) static void unload() { runtime.stacks.unmap(); }
 
 }  // namespace evo

@@ -265,6 +265,24 @@ def test_what_is_no_shared_object_is_the_candidates_fault(tmp_path, backend):
         backend.bind(plan_of(candidate(""), TINY), tmp_path / "x.so")
 
 
+@needs_gxx
+def test_no_room_for_a_second_threads_copy_is_the_environments_fault(compiler):
+    built = compiler.compile(candidate(""), [plan_of(candidate(""), TINY).build])[0].binary
+    program = f"""
+import resource
+from pathlib import Path
+from fitness.backends.host_library import HostLibrary
+from fitness.faults import EnvironmentFault
+resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
+try:
+    HostLibrary(Path({str(built)!r}), threads=2)
+except EnvironmentFault as fault:
+    print(fault)
+"""
+    done = subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("no copy of a build fits into the folder for temporary files (TMPDIR): [Errno 27]")
+
+
 def test_tensor_maps_are_unsupported(tmp_path, backend):
     plan = plan_of(candidate(""), TINY)
     fields = {name: getattr(plan, name) for name in ("scenario", "build", "workspaces", "launches")}

@@ -3,6 +3,8 @@
 import os
 import shutil
 import stat
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,7 +79,7 @@ def test_a_known_build_is_not_compiled_again(tmp_path):
     second = make_compiler(tmp_path / "cache", gxx=counting).compile(candidate(), (BF16,))
 
     assert first == second
-    compilations = [line for line in (tmp_path / "calls").read_text().splitlines() if "-DWIDTH=4" in line]
+    compilations = [line for line in (tmp_path / "calls").read_text().splitlines() if "-DEVO_BF16=1" in line]
     assert len(compilations) == 1
 
 
@@ -128,16 +130,7 @@ def test_a_kernel_that_is_not_there_is_named(tmp_path):
     fault = fault_of(make_compiler(tmp_path), candidate().replace("void attention_forward", "void attention"))
 
     assert fault.status is Status.COMPILE_ERROR
-    assert "candidate.cu(1): error: [[launch]]: 'attention_forward' was not declared in this scope" in fault.reason
-
-
-@needs_gxx
-def test_a_kernel_without_c_linkage_is_refused(tmp_path):
-    fault = fault_of(make_compiler(tmp_path), candidate().replace('extern "C" ', ""))
-
-    assert fault.status is Status.COMPILE_ERROR
-    assert "conflicting declaration" in fault.reason
-    assert "with 'C' linkage" in fault.reason
+    assert "candidate.cu(1): error: attention_forward is declared and never defined" in fault.reason
 
 
 @needs_gxx
@@ -181,6 +174,71 @@ def test_a_call_of_the_systems_library_is_refused_by_name(tmp_path, call, declar
 
 
 @needs_gxx
+@pytest.mark.parametrize(
+    ("definition", "name"),
+    [
+        ('extern "C" void* memset(void* at, int, size_t) { return at; }', "memset"),
+        ('#define C(name) extern "C" void* name(void* at, const void*, size_t) { return at; }\nC(memcpy)', "memcpy"),
+        ('} extern "C" void* memmove(void* at, const void*, size_t) { return at; }\nnamespace {', "memmove"),
+        ('extern "C" void __cxa_finalize(void*) {}', "__cxa_finalize"),
+    ],
+)
+def test_a_function_in_the_librarys_place_is_refused_by_name(tmp_path, definition, name):
+    body = "__cxa_finalize(params.o);" if name.startswith("__") else ""
+    fault = fault_of(make_compiler(tmp_path), candidate(body, definition))
+
+    assert fault.status is Status.INVALID
+    assert fault.reason == f"the source defines {name}, a name of the C library; choose another"
+
+
+@needs_gxx
+def test_a_binary_of_tables_is_refused_and_takes_no_place_in_the_cache(tmp_path):
+    table = "__device__ const char table[100000000] = {1};"
+    fault = fault_of(make_compiler(tmp_path), candidate("params.lse[0] = table[params.batch];", table))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert "ran out of memory, time or space" in fault.reason
+    assert list(tmp_path.glob("*")) == []
+
+
+def compile_with_bounded_files(folder: Path, gxx: Path, most_bytes: int) -> str:
+    """The environment's fault that a process told which may write no larger files."""
+    program = f"""
+import resource
+from pathlib import Path
+from fitness.backends.host_compiler import HostCompiler
+from fitness.build_cache import BuildCache
+from fitness.faults import EnvironmentFault
+from fitness.plan import Build
+from fitness.scenario import ElementType
+resource.setrlimit(resource.RLIMIT_FSIZE, ({most_bytes}, {most_bytes}))
+compiler = HostCompiler(
+    include_dir=Path({str(INCLUDE)!r}), cache=BuildCache(Path({str(folder)!r})), processes=1, timeout_s=60.0,
+    memory_bytes=2 << 30, gxx=Path({str(gxx)!r}),
+)
+try:
+    compiler.compile({candidate()!r}, (Build(defines=(), element_type=ElementType.BF16),))
+except EnvironmentFault as fault:
+    print(fault)
+"""
+    return subprocess.run((sys.executable, "-c", program), capture_output=True, text=True, check=True).stdout
+
+
+def test_files_that_others_have_bounded_are_no_fault_of_the_candidate(tmp_path):
+    killed = script(tmp_path / "g++", 'case "$*" in *-x*) echo "g++: File size limit exceeded" >&2; exit 1;; esac')
+
+    told = compile_with_bounded_files(tmp_path, killed, 1 << 20)
+
+    assert told.startswith("g++ cannot work here: g++: File size limit exceeded")
+
+
+def test_a_folder_for_temporary_files_without_room_is_not_the_candidates_fault(tmp_path):
+    told = compile_with_bounded_files(tmp_path, script(tmp_path / "g++", "true"), 16)
+
+    assert told.startswith("g++ cannot be run here: [Errno 27] File too large; look for space in the folder for temp")
+
+
+@needs_gxx
 def test_mathematics_and_copies_are_no_calls_to_refuse(tmp_path):
     body = """
     float values[64];
@@ -188,6 +246,14 @@ def test_mathematics_and_copies_are_no_calls_to_refuse(tmp_path):
     params.lse[0] = sinf(values[3]) + powf(values[1], values[2]) + erff(values[4]) + log1pf(values[5]);
     params.lse[1] = sqrt(double(values[7])) + exp(double(values[8]));"""
     assert make_compiler(tmp_path).compile(candidate(body), (BF16,))
+
+
+@needs_gxx
+@pytest.mark.parametrize("name", ["step", "lane", "count", "memory", "x", "stdin", "poison", "linux"])
+def test_a_knob_may_have_any_name_that_our_headers_use(tmp_path, name):
+    build = Build(defines=((name, 4),), element_type=ElementType.BF16)
+
+    assert len(make_compiler(tmp_path).compile(candidate(f"params.lse[0] = {name};"), (build,))) == 1
 
 
 @needs_gxx
@@ -238,6 +304,13 @@ def test_a_machine_that_cannot_compile_is_not_the_candidates_fault(tmp_path, wor
         make_compiler(tmp_path / "cache", gxx=broken).compile(candidate(), (BF16,))
 
 
+def test_a_compiler_that_fails_when_asked_for_its_version_is_quoted(tmp_path):
+    broken = script(tmp_path / "g++", 'echo "No space left on device" >&2; exit 1')
+
+    with pytest.raises(EnvironmentFault, match="does not work: No space left on device; install g"):
+        make_compiler(tmp_path / "cache", gxx=broken).compile(candidate(), (BF16,))
+
+
 def test_a_compiler_that_is_not_there_is_named(tmp_path):
     with pytest.raises(EnvironmentFault, match="/nowhere/g\\+\\+ does not work"):
         make_compiler(tmp_path, gxx=Path("/nowhere/g++")).compile(candidate(), (BF16,))
@@ -249,6 +322,16 @@ def test_the_candidate_cannot_pose_as_a_broken_machine(tmp_path):
 
     assert fault.status is Status.COMPILE_ERROR
     assert "candidate.cu(11): error: #error No space left on device" in fault.reason
+
+
+@needs_gxx
+@pytest.mark.parametrize("newline", ["\\n", "\\012", "\\x0a"])
+def test_nor_by_an_assertion_of_several_lines(tmp_path, newline):
+    posing = f'static_assert(WIDTH == 5, "{newline}" "g++: fatal error: No space left on device");'
+    fault = fault_of(make_compiler(tmp_path), candidate(before=posing))
+
+    assert fault.status is Status.COMPILE_ERROR
+    assert "candidate.cu(11): error: static assertion failed" in fault.reason
 
 
 @needs_gxx
@@ -272,15 +355,22 @@ class TestHostSource:
     def test_lines_keep_their_numbers(self):
         source = "int a;\n#pragma unroll\nextern __shared__ __align__(16)\n    float x[];\nint b; // c\n"
 
-        text = host_source(source, ["k"])
-        assert text.splitlines()[:2] == ["namespace {", '#line 1 "candidate.cu"']
-        assert text.splitlines()[2:7] == [
+        lines = host_source(source, ["k"]).splitlines()
+        begin = lines.index('#line 1 "candidate.cu"')
+        assert lines[begin + 1 :] == [
             "int a;",
             "EVO_UNROLL(1)",
             "float (* const x) = reinterpret_cast<float (*)>(evo::dynamic_shared);",
             "",
             "int b; // c",
+            "",
+            "}",
         ]
+
+    def test_nothing_of_ours_stands_behind_the_candidate_whose_macros_would_change_it(self):
+        text = host_source("#define evo_forget\n", ["k"])
+
+        assert text.endswith('#line 1 "candidate.cu"\n#define evo_forget\n\n}\n')
 
     @pytest.mark.parametrize(
         ("declaration", "pointer"),
