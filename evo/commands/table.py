@@ -31,7 +31,9 @@ def table(arguments: Sequence[str], console: Console) -> int:
     export_table(evaluations, out)
     kernels = len({evaluation.source_sha256 for evaluation in evaluations})
     said = f"{out}: {len(evaluations)} evaluations of {kernels} kernels on {evaluations[0].suite}; to search in it: "
-    words_to_use = f"evo evolve backend=recorded backend.table={out} suite={evaluations[0].suite}"
+    first = evaluations[0]
+    measured = f"suite={first.suite} baseline={first.environment.baseline}"
+    words_to_use = f"evo evolve backend=recorded backend.table={out} {measured}"
     console.print(Text(said + words_to_use), soft_wrap=True)
     if kernels < _FEW:
         meets = f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there"
