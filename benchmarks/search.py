@@ -99,6 +99,7 @@ def search(task: Task) -> list[float]:
         [
             "backend=recorded", f"backend.table='{task.table}'", f"seeds=['{task.kernel}']",
             f"rng_seed={task.rng_seed}", f"suite={load_table_suite(task.table)}",
+            f"baseline={_evaluator(task.table).environment.baseline}",
             f"selection={task.strategy.selection.value}",
             f"questions.sampling={task.strategy.sampling.value}", f"stop.evaluations={task.evaluations}",
             "stop.stall_evaluations=null", "stop.barren_generations=50",

@@ -29,6 +29,7 @@ def main() -> None:
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):
                 stream.reconfigure(errors="backslashreplace")  # a path may hold what the terminal has no letter for
+        logging.raiseExceptions = False  # a log on a full disk shows no tracebacks beside the one line that says so
         sys.exit(run(sys.argv[1:], open_console(), open_console(stderr=True)))
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)

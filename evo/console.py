@@ -112,7 +112,7 @@ class RunConsole:
             self._say(line)
         self._say(f"result: {folder}/result.json")
         if resumable:
-            self._say(f"nothing is lost; go on with: evo evolve resume={folder}")
+            self._say(way_on(folder))
 
     def _status(self, tracker: Tracker) -> str:
         failed = f", failed: {_counted(self._failed)}" if self._failed else ""
@@ -122,6 +122,11 @@ class RunConsole:
 
     def _say(self, line: str) -> None:
         self.console.print(Text(line), soft_wrap=True)
+
+
+def way_on(folder: str) -> str:
+    """What is said of a run that was interrupted."""
+    return f"nothing is lost; go on with: evo evolve resume={folder}"
 
 
 def verdict(evaluation: Evaluation) -> str:

@@ -19,7 +19,6 @@ from population.checkpoint import (
     Checkpoint,
     Member,
     load_newest,
-    rng_state_from_json,
     rng_state_to_json,
     save_checkpoint,
 )
@@ -81,8 +80,8 @@ class Keeper:
         """
         state = self._empty()
         state.generation = checkpoint.generation
-        state.next_birth = checkpoint.counters["next_birth"]
-        state.barren_generations = checkpoint.counters["barren_generations"]
+        state.next_birth = checkpoint.counter("next_birth")
+        state.barren_generations = checkpoint.counter("barren_generations")
         for entry in checkpoint.logbook:
             state.logbook.record(**entry)
         under_way = open_at(self.archive, state.generation) | births_after(self.archive, state.generation)
@@ -90,8 +89,8 @@ class Keeper:
         state.population = viable([self._member(member) for member in checkpoint.population])
         # From the last to the first: a hall of fame puts newcomers ahead of their equals.
         state.hall_of_fame.update(viable([self._member(member) for member in reversed(checkpoint.hall_of_fame)]))
-        random.setstate(rng_state_from_json(checkpoint.rng_states["global"]))
-        self.search_rng.setstate(rng_state_from_json(checkpoint.rng_states["search"]))
+        random.setstate(checkpoint.rng_state("global"))
+        self.search_rng.setstate(checkpoint.rng_state("search"))
         self.sampler.restore(checkpoint.sampler, bank)
         return state
 

@@ -80,7 +80,7 @@ def prepare_search(
         history=History(),
         sampler=build_sampler(config, bank),
         search_rng=named_rng(config.rng_seed, "search"),
-        tracker=Tracker(archive=archive, earlier_s=checkpoint.counters["elapsed_ms"] / 1000 if checkpoint else 0.0),
+        tracker=Tracker(archive=archive, earlier_s=checkpoint.counter("elapsed_ms") / 1000 if checkpoint else 0.0),
     )
     keeper = Keeper(
         run=folder,

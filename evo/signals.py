@@ -35,3 +35,29 @@ def orderly_stop() -> Iterator[None]:
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+class Interruption(BaseException):
+    """Ends a sweep by a signal: passes through Hydra, which would go on with the next job."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@contextmanager
+def signals_end_a_sweep() -> Iterator[None]:
+    """Within it, preemption is heard between two jobs, and while jobs run in other processes."""
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        raise Interruption(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():  # where Python sets no signal handlers
+        yield
+        return
+    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -13,7 +13,7 @@ from evo.settings import ConfigError, parse_overrides
 from evo.stop import is_final
 from population.archive_lock import living_writer
 from population.atomic_file import parse_json, strict_json, write_atomically
-from population.faults import RunFault
+from population.faults import RunFault, RunFolderError
 from population.run_folder import RunFolder, claim_folder, create_run_folder
 
 EXIT_FILE = "exit.json"  # how a job ended: it may have run in another process, or on another machine
@@ -155,6 +155,16 @@ def exit_code(folder: RunFolder) -> int | None:
         return int(parse_json((folder.path / EXIT_FILE).read_text(encoding="utf-8"))["exit_code"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
+
+
+def keep_exit_code(folder: RunFolder, code: int) -> int:
+    """The code, once it is written down. Raises RunFolderError where it cannot be."""
+    path = folder.path / EXIT_FILE
+    try:
+        write_atomically(path, strict_json({"exit_code": code}) + "\n")
+    except OSError as error:
+        raise RunFolderError(f"{path}: {error}; make room or rights there, then resume the run") from error
+    return code
 
 
 def to_do(rows: Sequence[JobRow], *, all_of_them: bool) -> list[RunFolder]:

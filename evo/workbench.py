@@ -58,7 +58,7 @@ def open_evaluator(
     BaselineUnavailableError is a kind, before anything is measured.
     """
     if settled.backend is BackendKind.recorded:
-        yield _recorded(Path(config.backend.table or ""), settled.suite.name)
+        yield _recorded(Path(config.backend.table or ""), settled.suite.name, settled.baseline.value)
         return
     with open_workers(config, settled, machine) as opened, closing(_compiler(config, settled)) as compiler:
         workers = [watched(worker) for worker in opened]
@@ -100,11 +100,15 @@ def build_bench(config: Config, settled: Settled, evaluator: EvaluatesAll) -> Be
     return Bench(tools, limit=config.answerer.tool_calls)
 
 
-def _recorded(path: Path, suite: str) -> RecordedEvaluator:
+def _recorded(path: Path, suite: str, baseline: str) -> RecordedEvaluator:
     table = load_table(path)
     evaluator = RecordedEvaluator(table)
     if table[0].suite != suite:
         raise EnvironmentFault(f"backend.table: {path} was measured on the suite {table[0].suite}, not on {suite}")
+    if evaluator.environment.baseline != baseline:  # which the prompts and the settings name
+        beside = evaluator.environment.baseline
+        said = f"was measured beside {beside}, not {baseline}; say baseline={beside}"
+        raise EnvironmentFault(f"backend.table: {path} {said}")
     return evaluator
 
 

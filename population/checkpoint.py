@@ -54,6 +54,16 @@ class Checkpoint:
     counters: Mapping[str, int]  # next birth, evaluations and the like
     settings_fingerprint: str
 
+    def counter(self, name: str) -> int:
+        """The counter of that name. Raises CheckpointError where there is none."""
+        if name not in self.counters:
+            raise CheckpointError(f"the checkpoint lacks the counter {name}; use the version that wrote it")
+        return self.counters[name]
+
+    def rng_state(self, name: str) -> tuple[Any, ...]:
+        """What `setstate` of the generator of that name takes. Raises CheckpointError where there is none."""
+        return rng_state_from_json(self.rng_states.get(name))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Loaded:
@@ -106,7 +116,10 @@ def load_newest(folder: Path) -> Loaded | None:
         except _Damaged as damage:
             skipped.append(f"{path}: {damage}")
     if paths:
-        raise CheckpointError("no whole checkpoint is left; start a new run. " + "; ".join(skipped))
+        raise CheckpointError(
+            "no whole checkpoint is left; restore a copy of one, or move them all away to have the search made again "
+            "from its archive. " + "; ".join(skipped)
+        )
     return None
 
 
@@ -162,9 +175,23 @@ def _from_record(record: dict[str, Any], path: Path) -> Checkpoint:
     try:
         members = {name: tuple(Member(**each) for each in record[name]) for name in ("population", "hall_of_fame")}
         plain = {name: value for name, value in record.items() if name != "schema"}
-        return Checkpoint(**{**plain, **members, "logbook": tuple(record["logbook"])})
+        made = Checkpoint(**{**plain, **members, "logbook": tuple(record["logbook"])})
+        _require_types(made)
+        return made
     except TypeError as error:
         raise CheckpointError(f"{path}: {error}; use the version that wrote it") from error
+
+
+def _require_types(made: Checkpoint) -> None:
+    """Raise TypeError for a part that no version of this schema wrote; a program may have set the checksum anew."""
+    for member in (*made.population, *made.hall_of_fame):
+        if not isinstance(member.id, str) or not isinstance(member.fitness, int | float | None):
+            raise TypeError(f"a member with id {member.id!r} and fitness {member.fitness!r}")
+    for name, parts in (("logbook", made.logbook), ("rng_states", [made.rng_states]), ("counters", [made.counters])):
+        if not all(isinstance(part, dict) for part in parts):
+            raise TypeError(f"{name} holds something else than a JSON object")
+    if not all(isinstance(count, int) for count in made.counters.values()):
+        raise TypeError(f"counters that are no whole numbers: {made.counters}")
 
 
 def _checksum(record: Mapping[str, Any]) -> str:

@@ -2,16 +2,13 @@
 
 import multiprocessing
 import shutil
-import signal
 import sys
-import threading
 import time
 import uuid
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 import hydra
 from hydra.core.hydra_config import HydraConfig
@@ -22,7 +19,7 @@ from rich.text import Text
 
 from evo.commands.errors import BAD_ENVIRONMENT, guarded
 from evo.config import Config
-from evo.console import open_console, plain_console
+from evo.console import open_console, plain_console, way_on
 from evo.data import conf_folder
 from evo.gpu_claim import beside_others, on_held_gpus
 from evo.run import run_search
@@ -30,6 +27,7 @@ from evo.run_options import (
     earlier_overrides,
     join_options,
     keep_options,
+    keep_words,
     key_of,
     merged_overrides,
     require_files,
@@ -44,6 +42,8 @@ from evo.settings import (
     register_schema,
     to_config,
 )
+from evo.signals import Interruption, orderly_stop, signals_end_a_sweep
+from evo.stop import Interrupted
 from evo.sweep import (
     DID_NOT_END,
     EXIT_FILE,
@@ -51,6 +51,7 @@ from evo.sweep import (
     create_sweep,
     exit_code,
     is_sweep,
+    keep_exit_code,
     open_sweep,
     require_launcher,
     split_words,
@@ -61,7 +62,6 @@ from fitness.fork_server import start_fork_server
 from fitness.probe import probe_machine
 from fitness.worker import PRELOAD
 from population.archive_reader import read_archive
-from population.atomic_file import strict_json, write_atomically
 from population.run_folder import RunFolder, create_run_folder, open_run_folder
 
 STORY_FILE = "story.txt"  # what a job says where several would say it at once
@@ -111,10 +111,11 @@ def _single(overrides: list[str], console: Console) -> int:
         compose_config(overrides)
     code, result_before = BAD_ENVIRONMENT, _written_at(folder.result)
     try:
+        keep_words(folder, overrides)  # Hydra does so too, but shows its users the traceback of a disk without room
         _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
-        code = DID_NOT_END if (left := exit_code(folder)) is None else left
+        code = BAD_ENVIRONMENT if (left := exit_code(folder)) is None else left  # it could not be written
     finally:
-        if code == BAD_ENVIRONMENT and config.resume is None and not _began(folder):
+        if config.resume is None and code >= BAD_ENVIRONMENT and not _began(folder, code):
             shutil.rmtree(folder.path, ignore_errors=True)  # there is nothing to go on with
     if code == BAD_ENVIRONMENT and config.resume is not None and _written_at(folder.result) == result_before:
         keep_options(folder, join_options(earlier))  # Hydra has written down what the run refused
@@ -134,10 +135,10 @@ def _written_at(path: Path) -> int | None:
     return path.stat().st_mtime_ns if path.exists() else None
 
 
-def _began(folder: RunFolder) -> bool:
-    """Whether anything was measured."""
-    if not folder.archive.exists():
-        return False
+def _began(folder: RunFolder, code: int) -> bool:
+    """Whether anything was measured; of a run that a signal ended, whether there is an archive to go on with."""
+    if code > BAD_ENVIRONMENT or not folder.archive.exists():
+        return folder.archive.exists()
     with read_archive(folder) as archive:
         return archive.evaluation_count() > 0
 
@@ -177,7 +178,7 @@ def _launch(sweep: Sweep, jobs: Sequence[RunFolder], launch: Sequence[str], cons
     ]  # fmt: skip
     launched = 0
     try:
-        with _signals_end_a_sweep():
+        with signals_end_a_sweep():
             launched = _hand_to_hydra(words) if jobs else 0
     except SystemExit as end:  # Hydra's, once it has told of an error
         launched = end.code if isinstance(end.code, int) else DID_NOT_END
@@ -201,37 +202,11 @@ def _hand_to_hydra(arguments: Sequence[str]) -> int:
     before, sys.argv = sys.argv, ["evo evolve", *arguments]
     try:
         start()
-    except _Interruption as interruption:
+    except Interruption as interruption:
         return interruption.code
     finally:
         sys.argv = before
     return 0
-
-
-class _Interruption(BaseException):
-    """Passes through Hydra, which would go on with a sweep's next job."""
-
-    def __init__(self, code: int) -> None:
-        super().__init__(code)
-        self.code = code
-
-
-@contextmanager
-def _signals_end_a_sweep() -> Iterator[None]:
-    """Within it, preemption is heard between two jobs, and while jobs run in other processes."""
-
-    def interrupt(number: int, _frame: FrameType | None) -> None:
-        raise _Interruption(128 + number)
-
-    if threading.current_thread() is not threading.main_thread():  # where Python sets no signal handlers
-        yield
-        return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGUSR1)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def job(composed: DictConfig) -> None:
@@ -246,14 +221,14 @@ def job(composed: DictConfig) -> None:
     apart = launcher != "basic"
     if apart:  # joblib leaves a way of starting processes that our own children do not know
         multiprocessing.set_start_method("forkserver", force=True)
+    errors = open_console(stderr=True)
     with plain_console(folder.path / STORY_FILE) if apart else nullcontext(open_console()) as console:
         code = guarded(
-            lambda: _run(_config_of(folder, launcher) if swept else to_config(composed), folder, console),
-            open_console(stderr=True),
+            lambda: _in_order(_config_of(folder, launcher) if swept else to_config(composed), folder, console), errors
         )
-    write_atomically(folder.path / EXIT_FILE, strict_json({"exit_code": code}) + "\n")
+    guarded(lambda: keep_exit_code(folder, code), errors)
     if code > BAD_ENVIRONMENT and not apart:
-        raise _Interruption(code)
+        raise Interruption(code)
 
 
 def _config_of(folder: RunFolder, launcher: str) -> Config:
@@ -261,6 +236,17 @@ def _config_of(folder: RunFolder, launcher: str) -> Config:
     options = join_options(earlier_overrides(folder))
     keep_options(folder, options)
     return beside_others(replace(options.config, resume=str(folder.path)), launcher)
+
+
+def _in_order(config: Config, folder: RunFolder, console: Console) -> int:
+    """The run's exit code. Raises Interrupted for a signal before its search has begun, having said how to go on."""
+    try:
+        with orderly_stop():
+            return _run(config, folder, console)
+    except Interrupted:
+        if folder.archive.exists():
+            console.print(Text(way_on(str(folder.path))), soft_wrap=True)
+        raise
 
 
 def _run(config: Config, folder: RunFolder, console: Console) -> int:

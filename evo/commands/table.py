@@ -35,8 +35,9 @@ def table(arguments: Sequence[str], console: Console) -> int:
     kernels = len({evaluation.source_sha256 for evaluation in evaluations})
     said = f"{out}: {len(evaluations)} evaluations of {kernels} kernels on {evaluations[0].suite}; to search in it: "
     timed = next((evaluation for evaluation in evaluations if evaluation.speedups), evaluations[0])
-    words_to_use = ["backend=recorded", f"backend.table={out}", *suite_words(list(runs.values()), timed)]
-    console.print(Text(f"{said}evo evolve {shlex.join(words_to_use)}"), soft_wrap=True)
+    measured = [*suite_words(list(runs.values()), timed), f"baseline={timed.environment.baseline}"]
+    words_to_use = shlex.join(["backend=recorded", f"backend.table={out}", *measured])
+    console.print(Text(f"{said}evo evolve {words_to_use}"), soft_wrap=True)
     if kernels < _FEW:
         meets = f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there"
         console.print(Text(f"{meets}; benchmarks/variant_table.py makes a table to search in"), soft_wrap=True)

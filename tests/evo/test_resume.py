@@ -141,6 +141,14 @@ def test_a_run_without_a_whole_checkpoint_is_refused(folder: RunFolder) -> None:
         run_part(small_config(), folder)
 
 
+def test_without_any_checkpoint_a_search_is_made_again_from_its_archive(folder: RunFolder, whole: RunFolder) -> None:
+    run_part(small_config(generations=3), folder)
+    for path in folder.checkpoints.iterdir():
+        path.unlink()
+    run_part(small_config(), folder)
+    assert differences(snapshot(whole), snapshot(folder)) == []
+
+
 def test_an_archive_older_than_its_checkpoint_is_refused(tmp_path: Path, folder: RunFolder) -> None:
     older = create_run_folder(tmp_path, "older")
     run_part(small_config(generations=0), older)

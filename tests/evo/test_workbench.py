@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from small_search import write_table
 
 from evo.auditors import FULL_SUITE, build_auditor
 from evo.choices import Settled, settle
@@ -71,3 +72,19 @@ def test_on_a_processor_an_audit_is_the_same_kernel_on_other_inputs(tmp_path: Pa
 
 def test_the_full_suite_is_there_to_be_loaded() -> None:
     assert len(load_suite(FULL_SUITE).scenarios) == 182
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["suite=smoke", "baseline=fa3"], "beside sdpa, not fa3; say baseline=sdpa"),
+        (["suite=core8"], "on the suite smoke, not on core8"),
+    ],
+)
+def test_a_table_of_another_suite_or_baseline_is_refused(
+    tmp_path: Path, machine: Machine, words: list[str], said: str
+) -> None:
+    table = write_table(tmp_path / "table.jsonl", suite="smoke")
+    config = compose_config(["backend=recorded", f"backend.table={table}", *words])
+    with pytest.raises(EnvironmentFault, match=said), open_evaluator(config, settle(config, machine), machine):
+        pass

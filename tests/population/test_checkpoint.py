@@ -191,6 +191,11 @@ def test_a_hand_edited_schema_number_says_so_too(tmp_path):
         (lambda record: record["population"][0].update(colour=1), "colour"),
         (lambda record: record["population"][0].pop("id"), "id"),
         (lambda record: record.update(population=3), "not iterable"),
+        (lambda record: record["population"][0].update(fitness="fast"), "fitness 'fast'"),
+        (lambda record: record["hall_of_fame"][0].update(id=7), "id 7"),
+        (lambda record: record.update(logbook=[1]), "logbook"),
+        (lambda record: record.update(rng_states=[]), "rng_states"),
+        (lambda record: record.update(counters={"next_birth": "a"}), "counters"),
     ],
 )
 def test_other_fields_under_a_true_checksum_are_an_error(tmp_path, change, message):
@@ -283,3 +288,11 @@ def test_a_member_carries_the_fitness_over_and_an_empty_one_stays_empty(value):
     assert member == Member(id=before.id, fitness=value)
     assert after.fitness == before.fitness
     assert after.fitness.valid == (value is not None)
+
+
+def test_a_part_that_a_checkpoint_lacks_is_an_error():
+    with pytest.raises(CheckpointError, match="lacks the counter elapsed_ms"):
+        checkpoint().counter("elapsed_ms")
+    with pytest.raises(CheckpointError, match="random state"):
+        checkpoint().rng_state("search")
+    assert checkpoint().counter("next_birth") == 12
