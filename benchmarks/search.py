@@ -4,11 +4,12 @@ A table is what `benchmarks/variant_table.py` or `evo table` writes; the search 
 TABLE.cu, and its answerer turns knobs, so no candidate lies outside a table of the whole grid. For each strategy: the
 best geometric mean after so many evaluations as a share of the table's best, and how many evaluations it took to come
 within 1 % of that; means with 95 % bootstrap intervals over the seeds, and the differences from the first strategy
-seed by seed.
+seed by seed. Beside them what as many kernels come to that are drawn blindly.
 """
 
 import io
 import itertools
+import math
 import os
 import statistics
 import tempfile
@@ -138,6 +139,18 @@ def arrival(history: Sequence[float], target: float) -> int:
     return next((place for place, best in enumerate(history, start=1) if best >= target), len(history) + 1)
 
 
+def blind(speeds: Sequence[float], draws: int) -> dict[str, float]:
+    """The expected best of so many different kernels drawn blindly, as a share of the best, and how likely it is near.
+
+    Exact: the i-th slowest is the best of n of N drawn with probability C(i - 1, n - 1) / C(N, n).
+    """
+    ranked, sets = sorted(speeds), math.comb(len(speeds), draws)
+    chances = [math.comb(slower, draws - 1) / sets for slower in range(len(ranked))]
+    share = sum(chance * speed for chance, speed in zip(chances, ranked, strict=True)) / ranked[-1]
+    near = sum(chance for chance, speed in zip(chances, ranked, strict=True) if speed >= NEAR * ranked[-1])
+    return {"share_of_best": share, "arrives": near}
+
+
 def main() -> int:
     """Search, print, write."""
     parser = argument_parser(__doc__, "search-strategies.json")
@@ -150,7 +163,8 @@ def main() -> int:
     table: Path = arguments.table
     kernel = arguments.kernel or table.with_name(f"{table.name.split('.')[0]}.cu")
     evaluations = load_table(table)
-    best = max(evaluation.geomean or 0.0 for evaluation in evaluations)
+    speeds = [evaluation.geomean or 0.0 for evaluation in evaluations]
+    best, drawn = max(speeds), blind(speeds, min(arguments.evaluations, len(speeds)))
     tasks = [
         Task(table=table, kernel=kernel, strategy=strategy, rng_seed=rng_seed, evaluations=arguments.evaluations)
         for strategy in STRATEGIES
@@ -163,11 +177,12 @@ def main() -> int:
     rows = summarise(histories, best, arguments.seeds)
     head = ("strategy", "share of the best", "low", "high", "evaluations to 99 %", "low", "high", "arrived")
     print_table(head, [_cells(row) for row in rows])
+    print(f"drawn blindly: {drawn['share_of_best']:.4f} of the best, {drawn['arrives']:.0%} arrive")
     where = evaluations[0].environment
     figures = {
         "table": table.name, "measured_on": where.device, "suite": evaluations[0].suite, "kernels": len(evaluations),
         "best": best, "seeds": arguments.seeds, "evaluations": arguments.evaluations, "seconds": seconds,
-        "strategies": rows,
+        "strategies": rows, "drawn_blindly": drawn,
     }  # fmt: skip
     write_record(arguments.out, _machine(), figures, {})
     return 0

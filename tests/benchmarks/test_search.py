@@ -7,7 +7,7 @@ import pytest
 from small_search import SOURCE, judge_knobs
 
 from benchmarks.grid import narrowed, read_grid, variants
-from benchmarks.search import STRATEGIES, Task, arrival, bootstrap, search, summarise
+from benchmarks.search import STRATEGIES, Task, arrival, blind, bootstrap, search, summarise
 from fitness.backends.recorded import export_table
 
 
@@ -47,6 +47,14 @@ def test_a_table_that_is_no_whole_grid_is_told_of(table: Path, tmp_path: Path) -
 def test_arrival_is_the_first_evaluation_at_the_target() -> None:
     assert arrival([0.5, 0.9, 1.0], 0.9) == 2
     assert arrival([0.5, 0.9, 1.0], 1.1) == 4
+
+
+def test_kernels_drawn_blindly_by_hand() -> None:
+    """Two of four: six pairs, of which 1, 2 and 3 have the third, the second and the best kernel in front."""
+    drawn = blind([4.0, 1.0, 3.0, 2.0], 2)
+    assert drawn["share_of_best"] == pytest.approx((1 * 2 + 2 * 3 + 3 * 4) / 6 / 4)
+    assert drawn["arrives"] == pytest.approx(1 / 2)
+    assert blind([1.0, 0.999, 0.5], 3) == pytest.approx({"share_of_best": 1.0, "arrives": 1.0})
 
 
 def test_an_interval_holds_its_mean_and_is_a_point_where_nothing_varies() -> None:
