@@ -51,7 +51,7 @@ def test_tensorboard_draws_a_resumed_run_as_one(tmp_path: Path) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     folder, said = in_two_parts(tmp_path, LoggerConfig(kind=LoggerKind.tensorboard))
-    assert "failed" not in said.replace("failures", "")
+    assert "goes on without it" not in said
     events = EventAccumulator(str(folder.path / "tensorboard"))
     events.Reload()
     for name, curve in expected(folder).items():
@@ -72,7 +72,7 @@ def test_mlflow_goes_on_with_the_run_that_it_began(tmp_path: Path, scheme: str) 
     uri = f"{scheme}{tmp_path / 'mlruns'}"
     logger = LoggerConfig(kind=LoggerKind.mlflow, tracking_uri=uri, experiment="tests")
     folder, said = in_two_parts(tmp_path, logger)
-    assert "failed" not in said.replace("failures", "")
+    assert "goes on without it" not in said
     with read_archive(folder) as archive:
         event = archive.event(MLFLOW_EVENT, uri)
     assert event is not None
