@@ -201,4 +201,5 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
         beside_seed = f", {best['geomean'] / seed['geomean']:.2f} × the seed"
     lines.append(f"best {best['id']}: {best['geomean']:.4f} × {result['baseline']['name']}{beside_seed}")
     lines.append(f"its worst scenario: {best['worst_scenario']} at {best['worst_speedup']:.4f} ×")
+    lines.append(f"its audit: {best['audit']}")
     return lines
