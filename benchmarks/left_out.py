@@ -48,7 +48,7 @@ def main() -> int:
         found = Found()
         try:
             kernels = build_all(
-                lambda path: judge.built(path.read_text(encoding="utf-8"), suite), arguments.kernels, found
+                lambda path: judge.built(path.read_bytes().decode("utf-8"), suite), arguments.kernels, found
             )
             measure(CudaBackend(device_index=0), kernels, suite, found)
         finally:

@@ -27,7 +27,7 @@ def main() -> int:
     parser.add_argument("--baselines", nargs="+", default=["fa3", "cudnn"])
     parser.add_argument("--rounds", type=int, default=3, choices=range(1, 100), metavar="N", help="beside each")
     arguments = parser.parse_args()
-    source = arguments.kernel.read_text(encoding="utf-8")
+    source = arguments.kernel.read_bytes().decode("utf-8")
     suite = load_suite(arguments.suite)
     rounds: dict[str, list[Evaluation]] = {}
     for baseline in arguments.baselines:

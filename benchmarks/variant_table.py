@@ -70,7 +70,7 @@ def main() -> int:
     parser.add_argument("--chunk", type=int, default=CHUNK)
     parser.add_argument("words", nargs="*", metavar="KEY=VALUE")
     arguments = parser.parse_args()
-    seed = narrowed(arguments.kernel.read_text(encoding="utf-8"), read_grid(arguments.knobs))
+    seed = narrowed(arguments.kernel.read_bytes().decode("utf-8"), read_grid(arguments.knobs))
     sources, out = variants(seed), arguments.out
     seed_path = out.with_name(f"{_stem(out)}.cu")
     out.parent.mkdir(parents=True, exist_ok=True)

@@ -40,7 +40,7 @@ def main() -> int:
 
 
 def _evaluate(judge: Judge, name: str) -> Evaluation:
-    source = Path(name.removesuffix(MULTI_HEAD)).read_text(encoding="utf-8")
+    source = Path(name.removesuffix(MULTI_HEAD)).read_bytes().decode("utf-8")
     suite = load_suite("core26")
     if name.endswith(MULTI_HEAD):
         suite = _multi_head(suite, source, judge.gpu.sm_count)
