@@ -148,11 +148,24 @@ class NvrtcCompiler:
     def _ask(self, request: object) -> object:
         process = self._idle.get()
         try:
-            return process.request(request, deadline_s=_START_S)
+            return ask_again_if_killed(process, request)
         except (ProcessTimeout, ProcessDied) as failure:
             raise _blamed(failure, self._timeout_s) from failure
         finally:
             self._idle.put(process)
+
+
+def ask_again_if_killed(process: KillableProcess, request: object) -> object:
+    """The process's answer, on its second life where the first was killed: want of memory may be another's doing.
+
+    Raises ProcessTimeout, ProcessDied and EnvironmentFault, as `KillableProcess.request` does.
+    """
+    try:
+        return process.request(request, deadline_s=_START_S)
+    except ProcessDied as death:
+        if death.cause != "SIGKILL":
+            raise
+    return process.request(request, deadline_s=_START_S)
 
 
 def build_names(builds: Sequence[Build]) -> tuple[str, ...]:
