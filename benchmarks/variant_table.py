@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.ending import ended
 from benchmarks.grid import narrowed, read_grid, variants
 from benchmarks.growing_table import GrowingTable
 from benchmarks.record import argument_parser, print_table, write_record
 from evo.choices import settle
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.judging import EvaluatesAll
 from evo.settings import compose_config
 from evo.workbench import judge_settings, open_evaluator
@@ -98,4 +97,4 @@ def _stem(table: Path) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))
