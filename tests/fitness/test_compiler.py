@@ -133,6 +133,21 @@ def test_an_error_comes_with_the_line_and_the_build(compiler):
     )
 
 
+@pytest.mark.parametrize("name", ["x", "dim3", "T", "float2", "threadIdx", "q"])
+def test_a_knob_by_a_name_of_the_headers_is_told_by_its_name(compiler, name):
+    source = '#include "attention.cuh"\n' + KERNEL.format("o[0] = i;")
+    fault = refusal(compiler, source, (a_build(WIDTH=32, **{name: 4}),))
+    why = f"the headers use that name themselves, and -D{name} changes it there; choose another name"
+    assert (fault.status, fault.reason) == (
+        Status.COMPILE_ERROR, f"no knob and no define can be called {name}: {why}",
+    )  # fmt: skip
+
+
+def test_an_error_of_the_candidates_own_is_not_put_down_to_a_knob(compiler):
+    fault = refusal(compiler, KERNEL.format("o[0] = WIDTH + nothing;"), (a_build(WIDTH=32),))
+    assert fault.reason.startswith('candidate.cu(1): error: identifier "nothing" is undefined')
+
+
 def test_a_fault_is_kept_too(compiler, cache_folder):
     source = KERNEL.format("never_heard_of();")
     reason = refusal(compiler, source).reason
