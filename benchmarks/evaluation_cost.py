@@ -10,9 +10,8 @@ from pathlib import Path
 
 from benchmarks.check_parts import check_parts
 from benchmarks.device import PRELOAD, Judge, open_judge
+from benchmarks.ending import ended
 from benchmarks.record import argument_parser, print_table, write_record
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.data import seed_folder
 from evo.suites import load_suite
 from fitness.correctness import check_suite
@@ -113,4 +112,4 @@ def _parts(
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

@@ -12,9 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks.device import open_judge
+from benchmarks.ending import ended
 from benchmarks.record import argument_parser, print_table, write_record
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.suites import load_suite
 from fitness.backends.backend import Backend, Bound
 from fitness.faults import CandidateFault
@@ -48,7 +47,7 @@ def main() -> int:
         found = Found()
         try:
             kernels = build_all(
-                lambda path: judge.built(path.read_text(encoding="utf-8"), suite), arguments.kernels, found
+                lambda path: judge.built(path.read_bytes().decode("utf-8"), suite), arguments.kernels, found
             )
             measure(CudaBackend(device_index=0), kernels, suite, found)
         finally:
@@ -119,4 +118,4 @@ def _tell(
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

@@ -10,9 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.device import open_judge
+from benchmarks.ending import ended
 from benchmarks.record import argument_parser, print_table, write_record
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.suites import load_suite
 from fitness.baselines.selection import build_baseline
 from fitness.evaluation import Evaluation, ScenarioTiming, Status
@@ -27,7 +26,7 @@ def main() -> int:
     parser.add_argument("--baselines", nargs="+", default=["fa3", "cudnn"])
     parser.add_argument("--rounds", type=int, default=3, choices=range(1, 100), metavar="N", help="beside each")
     arguments = parser.parse_args()
-    source = arguments.kernel.read_text(encoding="utf-8")
+    source = arguments.kernel.read_bytes().decode("utf-8")
     suite = load_suite(arguments.suite)
     rounds: dict[str, list[Evaluation]] = {}
     for baseline in arguments.baselines:
@@ -93,4 +92,4 @@ def summary_row(baseline: str, evaluations: Sequence[Evaluation]) -> tuple[objec
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

@@ -12,9 +12,8 @@ from collections.abc import Callable, Mapping
 import torch
 
 from benchmarks.device import first_gpu
+from benchmarks.ending import ended
 from benchmarks.record import argument_parser, print_table, write_record
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.runtime import load_kernel
 from fitness.baselines.selection import build_baseline
 from fitness.probe import look_around
@@ -77,4 +76,4 @@ def _measure(sides: Mapping[str, Callable[[], object]]) -> dict[str, list[float]
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

@@ -4,26 +4,28 @@ import math
 import random
 import statistics
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
 from benchmarks.device import open_judge
+from benchmarks.ending import ended, keeping
 from benchmarks.record import argument_parser, print_table, write_record
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.data import seed_folder
 from evo.suites import load_suite
 from fitness.backends.backend import Backend, Baseline, BaselineReplay, Tensors
 from fitness.baselines.fa3 import Fa3Baseline
 from fitness.baselines.fastest import FastestSetting
 from fitness.correctness import SEED_BITS
+from fitness.evaluation import Status
+from fitness.faults import CandidateFault
 from fitness.inputs import Distribution, draw_inputs
 from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, ScenarioPlan
+from fitness.probe import Machine
 from fitness.reference import compute_reference
 from fitness.scenario import Scenario, Suite
 from fitness.score import score_suite
@@ -31,6 +33,14 @@ from fitness.timing import Pair, make_pair, time_pair
 from fitness.watch import Watch
 
 CLOSE = 0.003  # of the median: what two measurements of the same thing may differ by
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """One timing of the whole suite."""
+
+    geomean: float
+    speedups: Mapping[str, float]  # by scenario
 
 
 class BaselineAsCandidate:
@@ -89,7 +99,7 @@ class FewInputs(random.Random):
 
 
 def main() -> int:
-    """Run, print, write. Returns 0."""
+    """Run, print, write: of a run that a fault ends the rounds before it. Returns 0."""
     parser = argument_parser(__doc__, "same-kernel-twice.json")
     parser.add_argument("--rounds", type=int, default=5, help="timings of the whole suite, for each of the two pairs")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further round after so long")
@@ -105,20 +115,32 @@ def main() -> int:
         sides: dict[str, Backend] = {"fa3 against itself": BaselineAsCandidate(backend, baseline, judge.settings)}
         if not arguments.only_baseline:
             sides["mma against fa3"] = backend
-        end = time.monotonic() + arguments.seconds
-        figures: dict[str, dict[str, object]] = {}
-        for place, (what, side) in enumerate(sides.items()):
-            share = (end - time.monotonic()) / (len(sides) - place)
-            fastest = FastestSetting(baseline, side)
-            pairs = [_pair(each, binaries, side, fastest, judge.settings) for each in plan.scenarios]
-            figures[what] = _spread(partial(_round, pairs, judge.settings, suite), arguments.rounds, share)
-            del pairs  # their tensors fill a good part of the device
         versions = {"nvrtc": judge.compiler.version, "fa3": baseline.version}
+        end = time.monotonic() + arguments.seconds
+        found: dict[str, list[Round]] = {}
+        with keeping(lambda cause: tell(found, cause, suite, arguments.out, judge.machine, versions)):
+            for place, (what, side) in enumerate(sides.items()):
+                share = (end - time.monotonic()) / (len(sides) - place)
+                fastest = FastestSetting(baseline, side)
+                pairs = [_pair(each, binaries, side, fastest, judge.settings) for each in plan.scenarios]
+                one_round = partial(_round, pairs, judge.settings, suite)
+                repeat(one_round, arguments.rounds, share, found.setdefault(what, []))
+                del pairs, one_round  # their tensors fill a good part of the device
+    return 0
+
+
+def tell(
+    found: Mapping[str, Sequence[Round]], cause: str, suite: Suite, out: Path, machine: Machine,
+    versions: Mapping[str, str],
+) -> None:  # fmt: skip
+    """Print and write how far the rounds lie apart, with what ended them early; nothing where there is none."""
+    figures = {what: _spread(rounds) for what, rounds in found.items() if rounds}
+    if not figures:
+        return
     head = ("pair", "rounds", "median geomean", "within 0.3 % of it", "max / min - 1", "worst scenario's max / min - 1")
     columns = ("rounds", "median", "within", "spread", "worst_spread")
     print_table(head, [(what, *(each[column] for column in columns)) for what, each in figures.items()])
-    write_record(arguments.out, judge.machine, {"suite": suite.name, **figures}, versions)
-    return 0
+    write_record(out, machine, {"suite": suite.name, **figures, "ended_by": cause}, versions)
 
 
 def _pair(
@@ -133,18 +155,22 @@ def _nobody_watches(settings: JudgeSettings) -> Watch:
     return Watch(lambda _step, _deadline_s: None, settings)
 
 
-def _spread(one_round: Callable[[random.Random], dict[str, float]], rounds: int, seconds: float) -> dict[str, object]:
-    """The rounds' geometric means and how far they, and each scenario's speedups, lie apart.
+def repeat(one_round: Callable[[random.Random], Round], rounds: int, seconds: float, found: list[Round]) -> None:
+    """Add rounds to `found` as they are made: one, and more for as long as there is time.
 
-    The first round warms the device up and does not count. `rounds` says how many were made in the time.
+    The first of all warms the device up and does not count.
     """
     end = time.monotonic() + seconds
     one_round(FewInputs(0))
-    found = [one_round(FewInputs(1))]
+    found.append(one_round(FewInputs(1)))
     while len(found) < rounds and time.monotonic() < end:
         found.append(one_round(FewInputs(1 + len(found))))
-    geomeans = [each.pop("geomean") for each in found]
-    by_scenario = {name: [each[name] for each in found] for name in found[0]}
+
+
+def _spread(found: Sequence[Round]) -> dict[str, object]:
+    """The rounds' geometric means and how far they, and each scenario's speedups, lie apart; one round at least."""
+    geomeans = [each.geomean for each in found]
+    by_scenario = {name: [each.speedups[name] for each in found] for name in found[0].speedups}
     median = statistics.median(geomeans)
     return {
         "rounds": len(found),
@@ -157,17 +183,17 @@ def _spread(one_round: Callable[[random.Random], dict[str, float]], rounds: int,
     }
 
 
-def _round(pairs: Sequence[Pair], settings: JudgeSettings, suite: Suite, rng: random.Random) -> dict[str, float]:
-    """One timing of the whole suite: the speedups by scenario, and their geometric mean."""
+def _round(pairs: Sequence[Pair], settings: JudgeSettings, suite: Suite, rng: random.Random) -> Round:
+    """One timing of the whole suite. Raises CandidateFault for an output that is wrong."""
     timings = []
     for pair in pairs:
         timed = time_pair(pair, settings, rng)
         if timed.timing is None:
-            raise RuntimeError(f"wrong on {pair.scenario.name}: {timed.check.reason}")
+            raise CandidateFault(Status.INCORRECT, f"wrong on {pair.scenario.name}: {timed.check.reason}")
         timings.append(timed.timing)
     score = score_suite(timings, suite, settings.bootstrap_draws)
-    return {timing.scenario: timing.speedup for timing in timings} | {"geomean": score.geomean}
+    return Round(geomean=score.geomean, speedups={timing.scenario: timing.speedup for timing in timings})
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

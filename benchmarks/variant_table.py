@@ -12,12 +12,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from benchmarks.ending import ended
 from benchmarks.grid import narrowed, read_grid, variants
 from benchmarks.growing_table import GrowingTable
 from benchmarks.record import argument_parser, print_table, write_record
 from evo.choices import settle
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.judging import EvaluatesAll
 from evo.settings import compose_config
 from evo.workbench import judge_settings, open_evaluator
@@ -70,7 +69,7 @@ def main() -> int:
     parser.add_argument("--chunk", type=int, default=CHUNK)
     parser.add_argument("words", nargs="*", metavar="KEY=VALUE")
     arguments = parser.parse_args()
-    seed = narrowed(arguments.kernel.read_text(encoding="utf-8"), read_grid(arguments.knobs))
+    seed = narrowed(arguments.kernel.read_bytes().decode("utf-8"), read_grid(arguments.knobs))
     sources, out = variants(seed), arguments.out
     seed_path = out.with_name(f"{_stem(out)}.cu")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -98,4 +97,4 @@ def _stem(table: Path) -> str:
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

@@ -4,17 +4,18 @@ A kernel that ends in ":multi-head" is judged on those cells of core26 alone tha
 of the head dims that it supports: the eighteen of FlashAttention-3's benchmark, or twelve without head_dim 256.
 """
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchmarks.device import Judge, open_judge
+from benchmarks.ending import ended, keeping
 from benchmarks.record import argument_parser, print_table, write_record
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.suites import load_suite
 from fitness.evaluation import Evaluation, Status
 from fitness.faults import CandidateFault
 from fitness.manifest import read_manifest
 from fitness.planner import plan_scenario
+from fitness.probe import Machine
 from fitness.scenario import Scenario, Suite, edge_scenarios
 
 MULTI_HEAD = ":multi-head"
@@ -22,25 +23,36 @@ KERNELS = ("kernels/seed/mma.cu", f"tests/fitness/kernels/hopper/h1.cu{MULTI_HEA
 
 
 def main() -> int:
-    """Run, print, write. Returns 0."""
+    """Run, print, write: of a run that a fault ends what was judged before it. Returns 0."""
     parser = argument_parser(__doc__, "verify-table.json")
     parser.add_argument("kernels", nargs="*", default=KERNELS, metavar=f"KERNEL.cu[{MULTI_HEAD}]")
     arguments = parser.parse_args()
+    found: dict[str, Evaluation] = {}
     with open_judge() as judge:
-        evaluations = {name: _evaluate(judge, name) for name in arguments.kernels}
         versions = {"nvrtc": judge.compiler.version}
-    for name, evaluation in evaluations.items():
-        times = [(t.scenario, t.baseline_median_ms, t.candidate_median_ms, t.speedup) for t in evaluation.timings]
-        print_table((name, "fa3 ms", "candidate ms", "speedup"), times)
-    head = ("kernel", "cells", "status", "geomean", "low", "high", "compile s", "check s", "time s")
-    print_table(head, [_row(name, evaluation) for name, evaluation in evaluations.items()])
-    records = [{"kernel": name, **evaluation.to_json()} for name, evaluation in evaluations.items()]
-    write_record(arguments.out, judge.machine, {"evaluations": records}, versions)
+        with keeping(lambda cause: tell(found, cause, arguments.out, judge.machine, versions)):
+            for name in arguments.kernels:
+                found[name] = _evaluate(judge, name)
     return 0
 
 
+def tell(
+    found: Mapping[str, Evaluation], cause: str, out: Path, machine: Machine, versions: Mapping[str, str]
+) -> None:
+    """Print and write what was judged, with what ended that early; nothing where there is nothing."""
+    if not found:
+        return
+    for name, evaluation in found.items():
+        times = [(t.scenario, t.baseline_median_ms, t.candidate_median_ms, t.speedup) for t in evaluation.timings]
+        print_table((name, "fa3 ms", "candidate ms", "speedup"), times)
+    head = ("kernel", "cells", "status", "geomean", "low", "high", "compile s", "check s", "time s")
+    print_table(head, [_row(name, evaluation) for name, evaluation in found.items()])
+    records = [{"kernel": name, **evaluation.to_json()} for name, evaluation in found.items()]
+    write_record(out, machine, {"evaluations": records, "ended_by": cause}, versions)
+
+
 def _evaluate(judge: Judge, name: str) -> Evaluation:
-    source = Path(name.removesuffix(MULTI_HEAD)).read_text(encoding="utf-8")
+    source = Path(name.removesuffix(MULTI_HEAD)).read_bytes().decode("utf-8")
     suite = load_suite("core26")
     if name.endswith(MULTI_HEAD):
         suite = _multi_head(suite, source, judge.gpu.sm_count)
@@ -75,4 +87,4 @@ def _row(name: str, evaluation: Evaluation) -> tuple[object, ...]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

@@ -46,7 +46,9 @@ class RunConsole:
 
     console: Console
     budget: int | None  # evaluations, where the run has such a limit
-    _failed: Counter[str] = field(default_factory=Counter)  # evaluations by status
+    # Of this part of the run alone: to count earlier ones, a resume would have to read all that they left.
+    _told: int = 0  # evaluations
+    _failed: Counter[str] = field(default_factory=Counter)  # those by status
     _childless: Counter[str] = field(default_factory=Counter)  # questions without a new kernel, by outcome
     _live: "_Live | None" = None
 
@@ -74,6 +76,7 @@ class RunConsole:
         operator: str = SEED,
     ) -> None:  # fmt: skip
         """A candidate was judged: what was asked, what was changed, what came of it; else the operator alone."""
+        self._told += 1
         if evaluation.status is not Status.PASSED:
             self._failed[evaluation.status] += 1
         if asked is None:
@@ -117,7 +120,8 @@ class RunConsole:
     def _status(self, tracker: Tracker) -> str:
         failed = f", failed: {_counted(self._failed)}" if self._failed else ""
         childless = f"  questions without a new kernel: {_counted(self._childless)}" if self._childless else ""
-        evaluations = f"evaluations {tracker.evaluations}{failed}"
+        part = f"; since the resume {self._told}" if self._told < tracker.evaluations else ""
+        evaluations = f"evaluations {tracker.evaluations}{part}{failed}"
         return f"best {tracker.best_geomean:.4f} ×  {evaluations}{childless}  spend {tracker.spend_usd():.2f} USD"
 
     def _say(self, line: str) -> None:
@@ -201,4 +205,5 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
         beside_seed = f", {best['geomean'] / seed['geomean']:.2f} × the seed"
     lines.append(f"best {best['id']}: {best['geomean']:.4f} × {result['baseline']['name']}{beside_seed}")
     lines.append(f"its worst scenario: {best['worst_scenario']} at {best['worst_speedup']:.4f} ×")
+    lines.append(f"its audit: {best['audit']}")
     return lines

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from evo.audits import judged_scores, recorded_audits, verdict
+from evo.audits import CHAMPION_EVENT, judged_scores, recorded_audits, verdict
 from fitness.audit_record import Audit
 from fitness.evaluation import Environment, Evaluation
 from population.archive_reader import ArchiveReader
@@ -25,7 +25,7 @@ def build_result(
     `seed` is the best of the seeds, `best` the best of all; both are None where nothing passed. `history` is the best
     geometric mean after each evaluation, 0.0 until one passed.
     """
-    judged, audits, seeds = list(judged_scores(archive)), recorded_audits(archive), archive.seed_ids()
+    judged, audits, seeds = list(judged_scores(archive)), recorded_audits(archive, CHAMPION_EVENT), archive.seed_ids()
     where, best = first_environment(archive), best_of([(score.individual_id, score) for score in judged])
     return {
         "schema": SCHEMA,

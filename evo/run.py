@@ -5,12 +5,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from typing import Any
 
-from deap import base
 from rich.console import Console
 
 from evo.choices import Settled, settle
 from evo.config import Config, EvolutionKind
 from evo.console import RunConsole
+from evo.crowning import crown_best
 from evo.loggers.reporting import open_report
 from evo.loop import evolve
 from evo.preflight import refuse_pointless
@@ -19,11 +19,10 @@ from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
 from evo.signals import orderly_stop
 from evo.steady import evolve_steadily
-from evo.stop import Interrupted, StopSearch
+from evo.stop import StopSearch
 from evo.suites import require_timed
 from evo.toolbox import build_bank
 from evo.workbench import open_evaluator
-from fitness.faults import EnvironmentFault
 from fitness.probe import Machine
 from population.archive import Archive, create_archive, open_archive
 from population.run_folder import RunFolder
@@ -34,7 +33,7 @@ class Outcome:
     """How a run ended: what it found, and the exit code that says so."""
 
     result: Mapping[str, Any]
-    exit_code: int  # 0; 1 where nothing passed; 2 where the answerer gave up; 128 + signal where interrupted
+    exit_code: int  # 0; 1 where nothing passed; 2 for a bad environment; 128 + signal where interrupted
 
 
 def run_search(config: Config, machine: Machine, folder: RunFolder, console: Console) -> Outcome:
@@ -57,18 +56,6 @@ def run_search(config: Config, machine: Machine, folder: RunFolder, console: Con
     voice.farewell(result, best, str(folder.path), resumable=stop.exit_code is not None)
     found = 0 if result["best"] else 1
     return Outcome(result=result, exit_code=found if stop.exit_code is None else stop.exit_code)
-
-
-def _crown(toolbox: base.Toolbox, stop: StopSearch, voice: RunConsole) -> None:
-    """Audit the best of a search that has come to its end; what fails is no best."""
-    if stop.exit_code is not None:
-        return
-    try:
-        toolbox.crown()
-    except EnvironmentFault as fault:
-        voice.note(f"the best is not audited: {fault}")
-    except Interrupted as interruption:
-        voice.note(f"the best is not audited: {interruption.reason}")
 
 
 def _search(
@@ -94,5 +81,5 @@ def _search(
             stop = evolve_steadily(state, toolbox, config.evolution.lambda_)
         else:
             stop = evolve(state, toolbox)
-        _crown(toolbox, stop, voice)
+        stop = crown_best(toolbox.crown, stop)
     return stop, search.result(state, stop)

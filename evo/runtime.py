@@ -30,7 +30,7 @@ def load_kernel(path: str | Path, *, cache: str | Path | None = None) -> Attenti
     EnvironmentFault for a `cache` that is a file.
     """
     try:
-        source = kernel_path(str(path)).read_text(encoding="utf-8")
+        source = kernel_path(str(path)).read_bytes().decode("utf-8")
     except FileNotFoundError as error:
         expected = f"expected a .cu file, or the name of a shipped kernel: {shipped_names()}"
         raise FileNotFoundError(error.errno, f"{error.strerror}; {expected}", str(path)) from error

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from evo.data import kernel_path, seed_folder, shipped_names
 from evo.settings import ConfigError
 from fitness.manifest import same_but_for_knobs
-from population.individual import individual_id
+from population.individual import individual_id, normalise
 
 
 def read_seeds(names: Sequence[str]) -> list[str]:
@@ -17,10 +17,10 @@ def read_seeds(names: Sequence[str]) -> list[str]:
 
 
 def read_seed(name: str) -> str:
-    """The source of one kernel. Raises ConfigError where there is none of that name, and no file at that path."""
+    """The source of one kernel, normalised as in a run. Raises ConfigError where no name and no path leads to one."""
     path = kernel_path(name)
     try:
-        return path.read_text(encoding="utf-8")
+        return normalise(path.read_bytes().decode("utf-8"))
     except (OSError, UnicodeDecodeError) as error:
         expected = f"expected .cu files or names among {shipped_names()}, as in seeds=[tiled]"
         raise ConfigError(f"seeds: {name!r} cannot be read ({error}); {expected}") from error

@@ -8,7 +8,8 @@ from evo.config import StopConfig
 
 _PROVISIONAL = re.compile(
     r"interrupted by |the answerer gave up: |\d+ faults of the environment in a row|waiting for |"
-    r"generation \d+ is complete$|the trace ends here$"
+    r"generation \d+ is complete$|the trace ends here$|.*; its best is not audited: ",
+    re.DOTALL,
 )
 
 
@@ -49,6 +50,16 @@ class Interrupted(StopSearch):
 
     def __init__(self, signal_name: str, exit_code: int) -> None:
         super().__init__(f"interrupted by {signal_name}")
+        self.exit_code = exit_code
+
+
+class Unaudited(StopSearch):
+    """Ends a search whose budget is used up and whose best is not audited: going on with it does that alone."""
+
+    exit_code: int
+
+    def __init__(self, stop: StopSearch, cause: str, *, exit_code: int) -> None:
+        super().__init__(f"{stop.reason}; its best is not audited: {cause}")
         self.exit_code = exit_code
 
 

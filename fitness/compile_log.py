@@ -1,7 +1,7 @@
 """What NVRTC's log says: each kernel's resources, ptxas's advisories, and the errors in words that may be shown."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from fitness.evaluation import KernelResources
 
@@ -19,6 +19,7 @@ _MESSAGE = re.compile(r"(?:\w+: )?(?P<file>\S.*?)\((?P<line>\d+)\): (?P<text>.+)
 _ERROR = re.compile(r"(?:catastrophic |internal )?error\b", re.IGNORECASE)
 _PTXAS_ERROR = re.compile(r"ptxas\b.*?(?:error|fatal)\s*: (?P<text>.+)")
 _ELSEWHERE = re.compile(r"\bat line (?P<line>\d+) of \"?(?P<file>[^\s\"]+)")
+_WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MAX_LINES = 60
 _MAX_CHARACTERS = 4000
 _MAX_LINE = 200
@@ -80,6 +81,18 @@ def readable_errors(log: str) -> str:
     if len(kept) < len(lines):
         kept.append(f"… and {len(lines) - len(kept)} more lines")
     return "\n".join(kept) or "the compiler refused the source, and its messages name no line of it"
+
+
+def clashing_flag(log: str, names: Sequence[str]) -> str:
+    """The first of the -D flags' names that stands in a header's line with an error, which it breaks; "" for none."""
+    for head, *context in _messages(log):
+        parts = _MESSAGE.match(head)
+        if parts is None or not _ERROR.match(parts["text"]) or parts["file"] == CANDIDATE_FILE or not context:
+            continue
+        words = set(_WORD.findall(context[0]))
+        if clash := next((name for name in names if name in words), ""):
+            return clash
+    return ""
 
 
 def _messages(log: str) -> Iterator[list[str]]:

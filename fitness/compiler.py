@@ -14,7 +14,7 @@ from typing import Protocol
 
 from fitness import nvrtc
 from fitness.build_cache import BuildCache
-from fitness.compile_log import advisories, kernel_resources, readable_errors
+from fitness.compile_log import advisories, clashing_flag, kernel_resources, readable_errors
 from fitness.cubin import read_cubin
 from fitness.evaluation import BuildReport, KernelResources, Status
 from fitness.faults import CandidateFault, EnvironmentFault
@@ -119,7 +119,7 @@ class NvrtcCompiler:
             return known
         product = self._run(nvrtc.Job(source=source, defines=build.flags, timeout_s=self._timeout_s))
         try:
-            report = _judge(product)
+            report = _judge(product, build)
         except CandidateFault as fault:
             self._cache.keep_fault(key, fault)  # not so a timeout or a crash, which another machine may not see
             raise
@@ -148,11 +148,24 @@ class NvrtcCompiler:
     def _ask(self, request: object) -> object:
         process = self._idle.get()
         try:
-            return process.request(request, deadline_s=_START_S)
+            return ask_again_if_killed(process, request)
         except (ProcessTimeout, ProcessDied) as failure:
             raise _blamed(failure, self._timeout_s) from failure
         finally:
             self._idle.put(process)
+
+
+def ask_again_if_killed(process: KillableProcess, request: object) -> object:
+    """The process's answer, on its second life where the first was killed: want of memory may be another's doing.
+
+    Raises ProcessTimeout, ProcessDied and EnvironmentFault, as `KillableProcess.request` does.
+    """
+    try:
+        return process.request(request, deadline_s=_START_S)
+    except ProcessDied as death:
+        if death.cause != "SIGKILL":
+            raise
+    return process.request(request, deadline_s=_START_S)
 
 
 def build_names(builds: Sequence[Build]) -> tuple[str, ...]:
@@ -211,9 +224,12 @@ def _blamed(failure: ProcessTimeout | ProcessDied, timeout_s: float) -> Candidat
     return EnvironmentFault(f"the compiler's process failed: {failure}; {failure.output}")
 
 
-def _judge(product: nvrtc.Product) -> BuildReport:
+def _judge(product: nvrtc.Product, build: Build) -> BuildReport:
     """What the compiler said of a build that a backend may load. Raises CandidateFault."""
     if product.failure:
+        if clash := clashing_flag(product.log, [name for name, _ in build.defines]):
+            why = f"the headers use that name themselves, and -D{clash} changes it there; choose another name"
+            raise CandidateFault(Status.COMPILE_ERROR, f"no knob and no define can be called {clash}: {why}")
         out_of_memory = "the compiler ran out of memory\n" if "OUT_OF_MEMORY" in product.failure else ""
         raise CandidateFault(Status.COMPILE_ERROR, out_of_memory + readable_errors(product.log))
     cubin = read_cubin(product.cubin)

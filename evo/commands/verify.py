@@ -86,7 +86,7 @@ def _kernel_named(words: Sequence[str]) -> str:
 
 def _read(path: Path) -> str:
     try:
-        with path.open(encoding="utf-8") as file:
+        with path.open(encoding="utf-8", newline="") as file:
             source = file.read(_MAX_CHARACTERS + 1)
         if len(source) > _MAX_CHARACTERS:
             raise ValueError(f"it has more than {_MAX_CHARACTERS >> 20} MiB")

@@ -91,6 +91,7 @@ class Account:
     settings: Mapping[str, Any]
     champion_source: str
     audits: Mapping[str, Audit]  # the latest, by kernel
+    best_audit: Audit | None  # as the best of its run; None before that
 
     @property
     def best(self) -> Milestone | None:

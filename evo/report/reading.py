@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from evo.attempt_events import recorded_attempts
-from evo.audits import judged_evaluation, judged_scores, recorded_audits
+from evo.audits import CHAMPION_EVENT, judged_evaluation, judged_scores, recorded_audit, recorded_audits
 from evo.history import Attempt, Outcome
 from evo.noise import noise
 from evo.question_records import question_rows
@@ -78,6 +78,7 @@ class _Reading:
             settings=recorded_settings(self._archive),
             champion_source=cut(self._source(self._tops[-1].kernel), MOST_SOURCE) if self._tops else "",
             audits=dict(list(self._audits.items())[-MOST_AUDITS:]),
+            best_audit=recorded_audit(self._archive, CHAMPION_EVENT, self._tops[-1].kernel) if self._tops else None,
         )
 
     def _shown_tops(self) -> list[Measured]:

@@ -39,6 +39,7 @@ _DIAGNOSTICS = ("-w", "-fdiagnostics-color=never", "-ftrack-macro-expansion=0", 
 _LIMITED = '{ ulimit -v "$1"; ulimit -t "$2"; ulimit -f "$3"; ulimit -c 0; } 2> /dev/null; shift 3; exec "$@"'
 _FILE_BYTES = 64 << 20  # of the assembly text, the object and the binary; those of an honest kernel have a few MiB
 _LOG_BYTES = 1 << 20  # of what g++ says: the name of a nested type alone may take gigabytes
+_KILLED = "Killed signal terminated program"  # as g++ says of cc1plus, as or ld; killed itself, it says nothing
 _JUDGEMENT = "3"  # part of a build's key: change it with what is refused, and kept verdicts count no more
 _RUNTIME_DATA = re.compile(r"evo::runtime|evo::dynamic_shared|completed\.\d+|__dso_handle|__TMC_END__")  # ours and C's
 _WRITABLE = re.compile(r"\.(?:data|bss|tdata)(?!\.rel\.ro)(?:\.|$)")
@@ -129,8 +130,9 @@ class HostCompiler:
             (folder / CANDIDATE_NAME).write_text(source, encoding="utf-8", errors="replace")  # g++ quotes from it
             defines = "".join(f"#define {name} {value}\n" for name, value in build.defines)
             (folder / DEFINES_NAME).write_text(defines, encoding="ascii")
-            log = self._run_gxx(folder, text, build)
-            binary = folder / "candidate.so"
+            log, binary = self._run_gxx(folder, text, build), folder / "candidate.so"
+            if not binary.exists() and (not log or _KILLED in log):  # for want of memory, which may be another's doing
+                log = self._run_gxx(folder, text, build)
             try:
                 self._judge(binary, log)
             except CandidateFault as fault:

@@ -23,7 +23,7 @@ RESULT: dict[str, Any] = {
     "stop_reason": "evaluation budget reached: 3 of 3",
     "baseline": {"name": "sdpa", "version": "2.0"},
     "seed": {"id": "k1", "geomean": 0.5},
-    "best": {"id": "k2", "geomean": 0.75, "worst_scenario": "x", "worst_speedup": 0.25},
+    "best": {"id": "k2", "geomean": 0.75, "worst_scenario": "x", "worst_speedup": 0.25, "audit": "passed"},
 }
 
 
@@ -83,6 +83,24 @@ def test_childless_questions_are_told_of_but_for_duplicates(archive: Archive) ->
     assert "evaluations 0  questions without a new kernel: 1 unreadable, 1 duplicate  spend" in said.getvalue()
 
 
+def test_after_a_resume_failures_stand_beside_the_evaluations_that_they_are_of(archive: Archive) -> None:
+    speaking, said = voice()
+    tracker, seed = Tracker(archive=archive, earlier_s=0.0), individual("seed", -1)
+    tracker.recall([0.5, 0.0, 0.6])  # what an earlier part told of
+    speaking.generation(1, tracker)
+    for name, evaluation in (("k4", failed("k4", Status.INCORRECT, "wrong")), ("k5", passed("k5", {"x": 0.4}))):
+        tracker.judged(evaluation)
+        speaking.judged(name, evaluation, tracker, None, None)
+    speaking.childless(attempt(9, (seed,), seed, outcome=Outcome.DUPLICATE, detail="judged before"))
+    speaking.generation(2, tracker)
+    told = [line for line in said.getvalue().splitlines() if line.startswith("generation ")]
+    assert told == [
+        "generation 1: best 0.6000 ×  evaluations 3; since the resume 0  spend 0.00 USD",
+        "generation 2: best 0.6000 ×  evaluations 5; since the resume 2, failed: 1 INCORRECT  "
+        "questions without a new kernel: 1 duplicate  spend 0.00 USD",
+    ]
+
+
 def test_a_terminal_gets_a_live_line(archive: Archive) -> None:
     speaking, said = voice(terminal=True)
     tracker, evaluation = Tracker(archive=archive, earlier_s=0.0), passed("k1", {"x": 0.5})
@@ -101,6 +119,7 @@ def test_the_last_words_agree_with_the_result() -> None:
         "seed k1: 0.5000 × sdpa (geometric mean)",
         "best k2: 0.7500 × sdpa, 1.50 × the seed",
         "its worst scenario: x at 0.2500 ×",
+        "its audit: passed",
     ]
     assert result_lines(RESULT | {"seed": None, "best": None}) == [
         "stopped: evaluation budget reached: 3 of 3",

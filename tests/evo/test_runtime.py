@@ -71,6 +71,17 @@ def test_a_file_that_is_no_text_is_named(tmp_path):
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(("end", "at"), [(b"\n", "/*evo"), (b"// old\n", "// old")])
+def test_a_file_with_a_carriage_return_is_refused(tmp_path, end, at):
+    path = tmp_path / "kernel.cu"
+    path.write_bytes((MMA.read_bytes() + b"// old\n").replace(end, end.replace(b"\n", b"\r\n")))
+    with pytest.raises(CandidateFault) as caught:
+        load_kernel(path, cache=tmp_path)
+    assert caught.value.status is Status.INVALID
+    said = "ends in a carriage return; lines end with a line feed alone; that is not allowed"
+    assert caught.value.reason == rf"'{at}\r' {said}"
+
+
 def test_a_cache_that_is_a_file_is_one_line(tmp_path):
     file = tmp_path / "file"
     file.touch()

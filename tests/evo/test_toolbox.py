@@ -157,6 +157,8 @@ def test_seeds_by_name_and_by_path(tmp_path: Path) -> None:
     tiled, mine = read_seeds(["tiled", str(own)])
     assert "attention_forward" in tiled
     assert mine == SOURCE
+    own.write_bytes(own.read_bytes().replace(b"\n", b"\r\n"))
+    assert read_seeds([str(own)]) == [mine]
     [champion] = read_seeds(["hopper_attention"])
     assert champion == (champion_folder() / "hopper_attention.cu").read_text(encoding="utf-8")
 

@@ -45,6 +45,15 @@ def test_a_planted_fault_gets_its_status_and_exit_code_1(name: str, cache: Path)
     assert out.splitlines()[-1].startswith(f"{FAULTS[name]}: ")
 
 
+def test_a_file_whose_lines_end_as_windows_ends_them_is_refused(cache: Path, tmp_path: Path) -> None:
+    path = tmp_path / "crlf.cu"
+    path.write_bytes((seed_folder() / "tiled.cu").read_bytes().replace(b"\n", b"\r\n"))
+    code, out, errors = verify(path, cache)
+    assert (code, errors) == (1, "")
+    said = "ends in a carriage return; lines end with a line feed alone; that is not allowed"
+    assert out.splitlines()[-1] == f"INVALID: '/*evo\\r' {said}"
+
+
 def test_a_good_kernel_passes_after_them_with_a_verdict_for_each_scenario(cache: Path) -> None:
     code, out, errors = verify(seed_folder() / "tiled.cu", cache)
     assert (code, errors) == (0, "")

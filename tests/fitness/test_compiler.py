@@ -1,5 +1,7 @@
 """Sources compiled by the real NVRTC in processes of their own: good ones, bad ones, and those that never end."""
 
+import os
+import signal
 import struct
 from functools import partial
 from pathlib import Path
@@ -8,12 +10,12 @@ import pytest
 
 from fitness import nvrtc
 from fitness.build_cache import BuildCache
-from fitness.compiler import CompiledBuild, NvrtcCompiler, build_names, require_kernels
+from fitness.compiler import CompiledBuild, NvrtcCompiler, ask_again_if_killed, build_names, require_kernels
 from fitness.evaluation import BuildReport, KernelResources, Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.fork_server import start_fork_server
 from fitness.plan import Build, LaunchPlan, ScenarioPlan, SuitePlan
-from fitness.process import KillableProcess
+from fitness.process import Done, KillableProcess, ProcessDied
 from fitness.process_limits import ProcessLimits
 from fitness.scenario import ElementType, Scenario
 
@@ -129,6 +131,21 @@ def test_an_error_comes_with_the_line_and_the_build(compiler):
         "  o[0] = wdith;\n"
         "         ^"
     )
+
+
+@pytest.mark.parametrize("name", ["x", "dim3", "T", "float2", "threadIdx", "q"])
+def test_a_knob_by_a_name_of_the_headers_is_told_by_its_name(compiler, name):
+    source = '#include "attention.cuh"\n' + KERNEL.format("o[0] = i;")
+    fault = refusal(compiler, source, (a_build(WIDTH=32, **{name: 4}),))
+    why = f"the headers use that name themselves, and -D{name} changes it there; choose another name"
+    assert (fault.status, fault.reason) == (
+        Status.COMPILE_ERROR, f"no knob and no define can be called {name}: {why}",
+    )  # fmt: skip
+
+
+def test_an_error_of_the_candidates_own_is_not_put_down_to_a_knob(compiler):
+    fault = refusal(compiler, KERNEL.format("o[0] = WIDTH + nothing;"), (a_build(WIDTH=32),))
+    assert fault.reason.startswith('candidate.cu(1): error: identifier "nothing" is undefined')
 
 
 def test_a_fault_is_kept_too(compiler, cache_folder):
@@ -295,6 +312,36 @@ def test_a_binary_of_tables_is_refused_by_its_size(compiler):
     assert fault.status is Status.COMPILE_ERROR
     assert "error: its code and tables have " in fault.reason
     assert fault.reason.endswith(" MiB; at most 64 are allowed")
+
+
+def killed(times, notes, connection):
+    """Answer every request, but for the first ones, on which something kills the process."""
+    while True:
+        request = connection.recv()
+        with notes.open("a") as file:
+            file.write(f"{request}\n")
+        if notes.read_text().count("\n") <= times:
+            os.kill(os.getpid(), signal.SIGKILL)
+        connection.send(Done("compiled"))
+
+
+def test_a_compiler_that_is_killed_once_is_asked_again(tmp_path):
+    start_fork_server()
+    notes = tmp_path / "notes"
+    with KillableProcess(partial(killed, 1, notes), limits=ProcessLimits()) as process:
+        assert ask_again_if_killed(process, "a job") == "compiled"
+    assert notes.read_text() == "a job\n" * 2
+
+
+def test_a_compiler_that_is_killed_again_has_died(tmp_path):
+    start_fork_server()
+    notes = tmp_path / "notes"
+    with (
+        KillableProcess(partial(killed, 2, notes), limits=ProcessLimits()) as process,
+        pytest.raises(ProcessDied, match="SIGKILL"),
+    ):
+        ask_again_if_killed(process, "a job")
+    assert notes.read_text() == "a job\n" * 2
 
 
 def test_of_a_message_without_end_the_beginning_is_kept():

@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
@@ -15,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from fitness.child_environment import listed_environment
+from fitness.faults import EnvironmentFault
 from fitness.fork_server import start_fork_server
 from fitness.process import Done, KillableProcess, ProcessDied, ProcessTimeout, Progress
 from fitness.process_limits import ProcessLimits
@@ -104,6 +106,19 @@ def start_grandchild(connection):
         pass
 
 
+def refuse_to_end(connection):
+    signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+    os.kill(os.getpid(), signal.SIGTERM)
+    loop(connection)
+
+
+def leave_a_daemon(connection):
+    daemon = subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
+    connection.send(Progress(daemon.pid, deadline_s=0.1))
+    while True:
+        pass
+
+
 def talk_nonsense(connection):
     connection.send("not a message")
 
@@ -116,7 +131,7 @@ ORDERS = {
     function.__name__: function
     for function in (
         echo, loop, say_nothing, count, crash, leave, grow, write_file, shout, tell_environment, signal_itself,
-        start_grandchild, talk_nonsense, raise_error,
+        start_grandchild, refuse_to_end, leave_a_daemon, talk_nonsense, raise_error,
     )
 }  # fmt: skip
 
@@ -175,6 +190,54 @@ def test_a_kill_takes_what_the_child_has_started(process):
     with pytest.raises(ProcessTimeout) as timeout:
         ask(process, "start_grandchild")
     assert wait_for_end(timeout.value.last_progress)
+
+
+def test_a_child_that_takes_no_signal_is_killed_all_the_same(process):
+    pid = pid_of(process)
+    with pytest.raises(ProcessTimeout):
+        ask(process, "refuse_to_end")
+    assert wait_for_end(pid)
+    assert ask(process, "echo", 6) == 6
+
+
+def test_what_outlives_the_kill_of_its_parent_holds_nobody_up(process):
+    """It left the group, and holds the pipe to which the child wrote: killing a group is no sandbox."""
+    with pytest.raises(ProcessTimeout) as timeout:
+        ask(process, "leave_a_daemon")
+    daemon = timeout.value.last_progress
+    try:
+        assert ask(process, "echo", 7) == 7
+        assert Path(f"/proc/{daemon}").exists()
+    finally:
+        os.kill(daemon, signal.SIGKILL)
+    assert wait_for_end(daemon)
+
+
+def test_a_child_whose_end_does_not_come_is_the_environments_fault_until_it_does(process):
+    """As where it hangs in a driver; here whoever would tell of its end is held."""
+    server = forkserver._forkserver._forkserver_pid
+    pid = pid_of(process)
+    os.kill(server, signal.SIGSTOP)
+    try:
+        with pytest.raises(ProcessTimeout):
+            ask(process, "loop")
+        with pytest.raises(EnvironmentFault, match=f"process {pid} does not die, though it was killed"):
+            ask(process, "echo", 8)
+    finally:
+        os.kill(server, signal.SIGCONT)
+    assert echoed_in_the_end(process) == "back"
+    assert process.pid not in (None, pid)
+
+
+def echoed_in_the_end(process):
+    """What a process answers as soon as one can be had, within half a minute."""
+    end = time.monotonic() + 30.0
+    while True:
+        try:
+            return ask(process, "echo", "back")
+        except EnvironmentFault:
+            if time.monotonic() > end:
+                raise
 
 
 def test_a_crash_is_named_by_its_signal(process):

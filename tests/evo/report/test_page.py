@@ -38,6 +38,7 @@ def test_the_outcome_stands_at_the_top(account: Account, html: str) -> None:
     assert best is not None
     tiles = dict(zip((e.text for e in parsed(html).all("dt")), (e.text for e in parsed(html).all("dd")), strict=True))
     assert tiles["best, over fa3"] == f"{best.geomean:.4f} ×"
+    assert tiles["its audit"] == "not run"
     assert tiles["evaluations"] == "60"
     assert tiles["passed"] == str(account.statuses["PASSED"])
     assert tiles["steps from the seed"] == str(len(account.line) - 1)
@@ -237,7 +238,7 @@ def large(individuals: int) -> Account:
         milestones=tuple(_large_milestone(n, names) for n in range(MOST_COLUMNS)), line=tuple(steps), beside=(),
         questions=tuple(_large_question(n, text) for n in range(MOST_QUESTIONS)), childless={}, spend={},
         environments=(), settings={}, champion_source="<" * MOST_SOURCE,
-        audits={f"k{n}": _large_audit(text) for n in range(MOST_AUDITS)},
+        audits={f"k{n}": _large_audit(text) for n in range(MOST_AUDITS)}, best_audit=_large_audit(text),
     )  # fmt: skip
 
 

@@ -342,6 +342,32 @@ def test_running_out_of_memory_is_the_candidates_fault(tmp_path):
     assert "out of memory" in fault.reason
 
 
+KILLED = "g++: fatal error: Killed signal terminated program cc1plus"
+
+
+def killed_gxx(folder: Path, times: int, how: str) -> Path:
+    """A g++ that something kills the first times that it compiles; `calls` counts those."""
+    count = f"echo >> {folder}/calls; [ $(wc -l < {folder}/calls) -gt {times} ]"
+    return script(folder / "g++", f'case "$*" in *-x*) {count} || {{ {how}; }};; esac\nexec {find_gxx()} "$@"')
+
+
+@needs_gxx
+@pytest.mark.parametrize("how", [f"echo '{KILLED}' >&2; exit 1", "kill -9 $$"])
+def test_a_compiler_that_is_killed_once_is_run_again(tmp_path, how):
+    compiler = make_compiler(tmp_path / "cache", gxx=killed_gxx(tmp_path, 1, how))
+    [built] = compiler.compile(candidate(), (BF16,))
+    assert built.binary.is_file()
+    assert (tmp_path / "calls").read_text() == "\n\n"
+
+
+@needs_gxx
+def test_a_compiler_that_is_killed_twice_is_the_candidates_fault_for_now(tmp_path):
+    killed = killed_gxx(tmp_path, 2, f"echo '{KILLED}' >&2; exit 1")
+    fault = fault_of(make_compiler(tmp_path / "cache", gxx=killed), candidate())
+    assert (fault.status, (tmp_path / "calls").read_text()) == (Status.COMPILE_ERROR, "\n\n")
+    assert make_compiler(tmp_path / "cache", gxx=killed).compile(candidate(), (BF16,))  # it was not kept
+
+
 def test_the_compiler_sees_the_listed_environment_alone(tmp_path):
     listing = script(tmp_path / "g++", f'case "$*" in *-x*) env > {tmp_path}/environment; exit 1;; esac')
     fault_of(make_compiler(tmp_path / "cache", gxx=listing), candidate())
