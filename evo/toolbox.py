@@ -178,7 +178,7 @@ def build_toolbox(
         under_way = UnderWay(
             mutation=mutation, asker=own_asker, answerer=answerer, judging=judging, archive=memory.archive,
             history=memory.history, sampler=memory.sampler, keeper=keeper, take_in=added.take_in,
-            wanted=wanted(config, evaluator),
+            wanted=wanted(config, evaluator), tracker=memory.tracker,
         )  # fmt: skip
         register_steady(toolbox, under_way)
     toolbox.register("crown", auditing.crown)

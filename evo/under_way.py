@@ -22,9 +22,10 @@ from evo.judging import MAX_FAULTS, EvaluatesAll, Judging
 from evo.keeping import Keeper
 from evo.loop import State
 from evo.mutation import ATTEMPTS, Mutation, listen
-from evo.open_questions import OpenQuestion, open_questions, record_asked, record_open
+from evo.open_questions import OpenQuestion, as_open, open_questions, record_asked, record_open
 from evo.result import evaluation_of
 from evo.stop import EnvironmentBroken, StopSearch
+from evo.tracking import Tracker
 from fitness.evaluation import Evaluation
 from fitness.faults import BaselineUnavailableError, EnvironmentFault
 from fitness.pool import PooledEvaluator
@@ -96,6 +97,7 @@ class UnderWay:
     def __init__(
         self, *, mutation: Mutation, asker: Asker, answerer: Answerer, judging: Judging, archive: Archive,
         history: History, sampler: QuestionSampler, keeper: Keeper, take_in: Callable[[int], None], wanted: Wanted,
+        tracker: Tracker,
     ) -> None:  # fmt: skip
         self._mutation = mutation
         self._asker = asker
@@ -107,10 +109,12 @@ class UnderWay:
         self._keeper = keeper
         self._take_in = take_in
         self._wanted = wanted
+        self._tracker = tracker
         self._threads = ThreadPoolExecutor(wanted.answers, thread_name_prefix="answering")
         self._notices: SimpleQueue[Callable[[], _Open | None]] = SimpleQueue()
         self._open: dict[int, _Open] = {}
         self._interrupted: dict[int, OpenQuestion] = {}
+        self._asked_before: dict[int, OpenQuestion] = {}
         self._generation = 0
         self._faults = 0
 
@@ -121,23 +125,34 @@ class UnderWay:
         return asking < self._wanted.answers and measuring < self._wanted.candidates and self._left() > 0
 
     def ask(self, parents: tuple[Individual, ...], state: State) -> None:
-        """Ask about one parent or two."""
-        asked = self._mutation.ask(parents, number=state.next_birth, generation=state.generation + 1)
-        record_asked(self._archive, asked)
-        state.next_birth += 1
+        """Ask about one parent or two; under a number that was asked before an interruption, what was asked then.
+
+        The draw is made all the same: every generator stands as it did after it.
+        """
+        number, state.next_birth = state.next_birth, state.next_birth + 1
+        self._take_in(number)
+        mark = self._sampler.mark()
+        asked = self._asker.ask(parents, number=number, generation=state.generation + 1)
+        before = self._asked_before.pop(number, None)
+        if before is None:
+            record_asked(self._archive, as_open(asked))
+        elif before != as_open(asked):  # then, something else was judged by this moment
+            self._sampler.recall(before.question, since=mark)
+            self._interrupted[number] = before
+            self._ask_again()
+            return
         self._begin(Conversation(asked=asked))
 
     def take_up(self, state: State) -> None:
         """Go on with what was under way when an earlier part of the run ended.
 
-        Replies and evaluations that the archive holds are used; only what is missing is asked for and measured.
+        What the checkpoint left open is asked now, for its draw is behind us; what was asked after it has its turn when
+        `ask` comes to its number. Replies and evaluations that the archive holds are used, only what is missing is
+        asked for and measured.
         """
         for found in open_questions(self._archive, state.generation, state.next_birth):
-            if found.number >= state.next_birth:  # the sampler stands where the checkpoint left it
-                self._take_in(found.number)
-                self._sampler.recall(found.question)
-                state.next_birth = found.number + 1
-            self._interrupted[found.number] = found
+            waiting = self._interrupted if found.number < state.next_birth else self._asked_before
+            waiting[found.number] = found
         self._ask_again()
 
     def hear(self, state: State) -> list[Individual | None]:
@@ -217,8 +232,9 @@ class UnderWay:
 
     def _measure(self, entry: _Open, child: Individual) -> _Open | None:
         recorded = evaluation_of(self._archive, child.id)
-        if recorded is not None:
-            return self._judge(entry, child, recorded)
+        if recorded is not None:  # heard in its turn, as it was when it was measured
+            self._notices.put(partial(self._judge, entry, child, recorded))
+            return None
         if self._wanted.evaluations is not None and self._archive.evaluation_count() >= self._wanted.evaluations:
             raise StopSearch(f"evaluation budget reached: {self._wanted.evaluations} of {self._wanted.evaluations}")
         entry.outcome = submitting(self._judging.evaluator_now()).submit(child.source)
@@ -260,10 +276,13 @@ class UnderWay:
         return entry
 
     def _left(self) -> float:
-        """How many more questions the budget has evaluations for."""
+        """How many more questions the budget has evaluations for.
+
+        The archive may hold more evaluations than were judged: of questions that are still to be asked again.
+        """
         if self._wanted.evaluations is None:
             return float("inf")
-        return self._wanted.evaluations - self._archive.evaluation_count() - len(self._open) - len(self._interrupted)
+        return self._wanted.evaluations - self._tracker.evaluations - len(self._open) - len(self._interrupted)
 
 
 def register_steady(toolbox: base.Toolbox, under_way: UnderWay) -> None:
