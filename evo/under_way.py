@@ -4,17 +4,16 @@ Answering and measuring happen elsewhere; what comes of them is remembered and r
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from typing import Protocol, runtime_checkable
 
 from deap import base
 
 from evo.answerers.answerer import Answerer, AnswererError, Reply, Request
-from evo.asking import Asker
+from evo.asking import Asked, Asker
 from evo.config import Config
 from evo.conversation import Conversation, Made
 from evo.history import History
@@ -25,6 +24,7 @@ from evo.mutation import ATTEMPTS, Mutation, listen
 from evo.open_questions import OpenQuestion, as_open, open_questions, record_asked, record_open
 from evo.result import evaluation_of
 from evo.stop import EnvironmentBroken, StopSearch
+from evo.submitting import submitting
 from evo.tracking import Tracker
 from fitness.evaluation import Evaluation
 from fitness.faults import BaselineUnavailableError, EnvironmentFault
@@ -35,38 +35,7 @@ from questions.sampler import QuestionSampler
 
 logger = logging.getLogger(__name__)
 
-
 _AHEAD = 2  # candidates for each worker: one that it measures, one that compiles meanwhile
-
-
-@runtime_checkable
-class Submits(Protocol):
-    """An evaluator that measures while its caller does something else."""
-
-    def submit(self, source: str) -> "Future[Evaluation]":
-        """The record to come. It raises EnvironmentFault where something else than the candidate is at fault."""
-
-    def drop(self, outcomes: "Iterable[Future[Evaluation]]") -> None:
-        """Let go of what was submitted, and of everything else under way."""
-
-
-@dataclass(frozen=True)
-class AtOnce:
-    """Submits to an evaluator that answers at once, from a table."""
-
-    evaluator: EvaluatesAll
-
-    def submit(self, source: str) -> "Future[Evaluation]":
-        """See Submits."""
-        outcome: Future[Evaluation] = Future()
-        try:
-            outcome.set_result(self.evaluator.evaluate_all([source])[0])
-        except EnvironmentFault as fault:
-            outcome.set_exception(fault)
-        return outcome
-
-    def drop(self, outcomes: "Iterable[Future[Evaluation]]") -> None:
-        """See Submits; nothing is ever under way."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -193,12 +162,15 @@ class UnderWay:
             if any(self._history.evaluation(parent) is None for parent in found.parent_ids):
                 continue
             del self._interrupted[number]
-            parents = tuple(map(self._history.individual, found.parent_ids))
-            asked = self._asker.again(
-                parents, number=number, generation=found.generation, question=found.question, trigger=found.trigger,
-                hint=found.hint,
-            )  # fmt: skip
-            self._begin(Conversation(asked=asked))
+            self._begin(Conversation(asked=self._as_of_now(found)))
+
+    def _as_of_now(self, found: OpenQuestion) -> Asked:
+        """A question that was chosen before, with the evidence as it is now."""
+        parents = tuple(map(self._history.individual, found.parent_ids))
+        return self._asker.again(
+            parents, number=found.number, generation=found.generation, question=found.question, trigger=found.trigger,
+            hint=found.hint,
+        )  # fmt: skip
 
     def _begin(self, conversation: Conversation) -> None:
         entry = self._open[conversation.asked.number] = _Open(conversation=conversation)
@@ -223,6 +195,8 @@ class UnderWay:
         """The entry where it is settled by its reply; else it is asked again, or its child measured."""
         if entry.conversation.to_be_asked_again and entry.attempt + 1 < ATTEMPTS:
             entry.attempt += 1
+            asked = as_open(entry.conversation.asked)
+            entry.conversation.asked = self._as_of_now(asked)  # after an interruption no other evidence is there
             self._put(entry)
             return None
         entry.made = self._mutation.made(entry.conversation, of_others=False)
@@ -295,8 +269,3 @@ def wanted(config: Config, evaluator: EvaluatesAll) -> Wanted:
     """What keeps the answerer and every worker busy."""
     workers = evaluator.workers.size if isinstance(evaluator, PooledEvaluator) else 1
     return Wanted(answers=config.answerer.concurrency, candidates=_AHEAD * workers, evaluations=config.stop.evaluations)
-
-
-def submitting(evaluator: EvaluatesAll) -> Submits:
-    """The evaluator, as one that measures while its caller does something else."""
-    return evaluator if isinstance(evaluator, Submits) else AtOnce(evaluator)
