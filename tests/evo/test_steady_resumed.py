@@ -46,7 +46,7 @@ def require_the_same_end(root: Path, number: int, rng_seed: int = 0) -> None:
 
 
 def test_runs_killed_anywhere_end_as_the_whole_one_does(tmp_path: Path) -> None:
-    require_the_same_end(tmp_path, 24)
+    require_the_same_end(tmp_path, 16)
 
 
 @pytest.mark.soak
@@ -91,7 +91,7 @@ def test_a_run_that_a_signal_stops_at_any_step_ends_as_the_whole_one_does(
     whole = create_run_folder(tmp_path, "whole")
     reason = go(config, whole, answerer=answerer()).reason
     expected = snapshot(whole)
-    for step in range(1, 30, 3):
+    for step in range(1, 30, 4):
         folder = create_run_folder(tmp_path, f"run-{step}")
         go(config, folder, None, answerer(), interrupted_at(step))
         assert go(config, folder, answerer=answerer()).reason == reason
