@@ -83,7 +83,7 @@ class Stammering(Counting):
 
 
 @pytest.mark.parametrize("answerer", [Counting, Stammering])
-@pytest.mark.parametrize("budget", [None, 9])
+@pytest.mark.parametrize("budget", [None, 6])
 def test_a_run_that_a_signal_stops_at_any_step_ends_as_the_whole_one_does(
     tmp_path: Path, answerer: type[Counting], budget: int | None
 ) -> None:
@@ -111,14 +111,22 @@ def test_without_any_checkpoint_a_search_is_made_again_from_its_archive(tmp_path
     assert (judge.judged, answerer.asked) == ([], [])
 
 
-def test_a_run_is_gone_on_with_from_an_older_checkpoint(tmp_path: Path, folder: RunFolder) -> None:
+@pytest.mark.parametrize("budget", [None, 8])
+def test_a_run_is_gone_on_with_from_an_older_checkpoint(
+    tmp_path: Path, folder: RunFolder, budget: int | None
+) -> None:
+    """Where the archive holds all evaluations of the budget, the questions behind them are asked again all the same."""
+    config = replace(one_by_one(), stop=StopConfig(generations=4, evaluations=budget))
     whole = create_run_folder(tmp_path, "whole")
-    for each in (whole, folder):
-        go(one_by_one(), each)
-    for generation in (3, 4):
-        (folder.checkpoints / f"gen-000{generation}.json").write_text("", encoding="utf-8")
-    go(one_by_one(), folder)
+    reasons = {go(config, each).reason for each in (whole, folder)}
+    *_, last, newest = sorted(folder.checkpoints.iterdir())
+    for path in (last, newest):
+        path.unlink()
+    judge, answerer = KnobJudge(), Counting()
+    reasons.add(go(config, folder, judge, answerer).reason)
+    assert len(reasons) == 1
     assert snapshot(folder) == snapshot(whole)
+    assert (judge.judged, answerer.asked) == ([], [])
 
 
 def test_a_persons_question_is_asked_at_the_same_place_again(tmp_path: Path, folder: RunFolder) -> None:
