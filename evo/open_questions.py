@@ -29,12 +29,24 @@ class OpenQuestion:
     hint: str
 
 
-def record_asked(archive: Archive, asked: Asked) -> None:
+def as_open(asked: Asked) -> OpenQuestion:
+    """A question as the archive holds it while it is open."""
+    return OpenQuestion(
+        number=asked.number,
+        generation=asked.generation,
+        parent_ids=tuple(parent.id for parent in asked.parents),
+        question=asked.question,
+        trigger=asked.trigger,
+        hint=asked.hint,
+    )
+
+
+def record_asked(archive: Archive, asked: OpenQuestion) -> None:
     """Keep what a question is asked about, so that it can be asked again."""
     record = {
         "number": asked.number,
         "generation": asked.generation,
-        "parents": [parent.id for parent in asked.parents],
+        "parents": list(asked.parent_ids),
         "question": write_entry(asked.question),
         "moment": str(asked.trigger.moment),
         "reason": asked.trigger.reason,

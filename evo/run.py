@@ -21,6 +21,7 @@ from evo.signals import orderly_stop
 from evo.steady import evolve_steadily
 from evo.stop import StopSearch
 from evo.suites import require_timed
+from evo.table_device import as_measured
 from evo.toolbox import build_bank
 from evo.workbench import open_evaluator
 from fitness.probe import Machine
@@ -62,6 +63,7 @@ def _search(
     config: Config, settled: Settled, machine: Machine, archive: Archive, folder: RunFolder, voice: RunConsole
 ) -> tuple[StopSearch, dict[str, Any]]:
     """Why it stopped, and the result."""
+    settled = as_measured(config, settled, archive)
     require_same_settings(archive, fixed_settings(config, settled))
     search = prepare_search(config, settled, build_bank(config), archive, folder, voice.note)
     began = first_environment(archive)

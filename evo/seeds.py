@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from evo.data import kernel_path, seed_folder, shipped_names
 from evo.settings import ConfigError
 from fitness.manifest import same_but_for_knobs
-from population.individual import individual_id, normalise
+from population.archive_reader import ArchiveReader
+from population.individual import SEED, Individual, individual_id, normalise
 
 
 def read_seeds(names: Sequence[str]) -> list[str]:
@@ -14,6 +15,28 @@ def read_seeds(names: Sequence[str]) -> list[str]:
     if len({individual_id(source) for source in sources}) < len(sources):
         raise ConfigError(f"seeds=[{','.join(names)}]: a kernel is among them twice; expected each once")
     return sources
+
+
+def sown(names: Sequence[str], archive: ArchiveReader) -> list[Individual]:
+    """The individuals that a run begins with, in the order of their names.
+
+    Raises ConfigError as `read_seeds`, and for another text than the run had begun with under that name.
+    """
+    recorded = (archive.individual(name) for name in archive.seed_ids())
+    begun = {seed.birth: seed.id for seed in recorded}
+    seeds = [
+        Individual.from_source(source, birth=-1 - place, generation=0, operator=SEED)
+        for place, source in enumerate(read_seeds(names))
+    ]
+    for name, seed in zip(names, seeds, strict=True):
+        expected = begun.get(seed.birth, seed.id)
+        if seed.id != expected:
+            raise ConfigError(
+                f"seeds: {kernel_path(name)} has changed since the run began with it: expected the text of {expected}, "
+                f"found {seed.id}; to go on, copy {expected}.cu from the run's kernels/ over it, or begin a run of "
+                "another name"
+            )
+    return seeds
 
 
 def read_seed(name: str) -> str:

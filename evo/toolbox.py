@@ -29,7 +29,7 @@ from evo.loop import State
 from evo.mutation import Mutation
 from evo.prompt import PromptTemplate, ToolsPart, load_template
 from evo.reply_records import to_reply
-from evo.seeds import read_seeds
+from evo.seeds import sown
 from evo.selection import Lexicase, Selection, Tournament
 from evo.settings import ConfigError
 from evo.silence import require_answers
@@ -42,7 +42,7 @@ from evo.workbench import build_bench
 from fitness.evaluation import Evaluation
 from population.archive import Archive
 from population.archive_reader import read_archive
-from population.individual import SEED, Individual
+from population.individual import Individual
 from population.run_folder import RunFolder, open_run_folder
 from questions.bank import Bank, load_bank, shipped_bank_path
 from questions.question import Style
@@ -79,11 +79,8 @@ class Steps:
             require_answers(self.memory.history, state.generation, begun_after=self.begun_after)
 
     def sow(self) -> list[Individual]:
-        """The judged seed kernels. Raises StopSearch where none of them passes."""
-        seeds = [
-            Individual.from_source(source, birth=-1 - place, generation=0, operator=SEED)
-            for place, source in enumerate(read_seeds(self.config.seeds or ()))
-        ]
+        """The judged seed kernels. Raises StopSearch where none of them passes, ConfigError as `sown`."""
+        seeds = sown(self.config.seeds or (), self.memory.archive)
         for seed in seeds:
             self.memory.archive.record_individual(seed)
             self.memory.history.add_individual(seed)
@@ -178,7 +175,7 @@ def build_toolbox(
         under_way = UnderWay(
             mutation=mutation, asker=own_asker, answerer=answerer, judging=judging, archive=memory.archive,
             history=memory.history, sampler=memory.sampler, keeper=keeper, take_in=added.take_in,
-            wanted=wanted(config, evaluator),
+            wanted=wanted(config, evaluator), tracker=memory.tracker,
         )  # fmt: skip
         register_steady(toolbox, under_way)
     toolbox.register("crown", auditing.crown)

@@ -4,17 +4,16 @@ Answering and measuring happen elsewhere; what comes of them is remembered and r
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
-from typing import Protocol, runtime_checkable
 
 from deap import base
 
 from evo.answerers.answerer import Answerer, AnswererError, Reply, Request
-from evo.asking import Asker
+from evo.asking import Asked, Asker
 from evo.config import Config
 from evo.conversation import Conversation, Made
 from evo.history import History
@@ -22,9 +21,11 @@ from evo.judging import MAX_FAULTS, EvaluatesAll, Judging
 from evo.keeping import Keeper
 from evo.loop import State
 from evo.mutation import ATTEMPTS, Mutation, listen
-from evo.open_questions import OpenQuestion, open_questions, record_asked, record_open
+from evo.open_questions import OpenQuestion, as_open, open_questions, record_asked, record_open
 from evo.result import evaluation_of
 from evo.stop import EnvironmentBroken, StopSearch
+from evo.submitting import submitting
+from evo.tracking import Tracker
 from fitness.evaluation import Evaluation
 from fitness.faults import BaselineUnavailableError, EnvironmentFault
 from fitness.pool import PooledEvaluator
@@ -34,38 +35,7 @@ from questions.sampler import QuestionSampler
 
 logger = logging.getLogger(__name__)
 
-
 _AHEAD = 2  # candidates for each worker: one that it measures, one that compiles meanwhile
-
-
-@runtime_checkable
-class Submits(Protocol):
-    """An evaluator that measures while its caller does something else."""
-
-    def submit(self, source: str) -> "Future[Evaluation]":
-        """The record to come. It raises EnvironmentFault where something else than the candidate is at fault."""
-
-    def drop(self, outcomes: "Iterable[Future[Evaluation]]") -> None:
-        """Let go of what was submitted, and of everything else under way."""
-
-
-@dataclass(frozen=True)
-class AtOnce:
-    """Submits to an evaluator that answers at once, from a table."""
-
-    evaluator: EvaluatesAll
-
-    def submit(self, source: str) -> "Future[Evaluation]":
-        """See Submits."""
-        outcome: Future[Evaluation] = Future()
-        try:
-            outcome.set_result(self.evaluator.evaluate_all([source])[0])
-        except EnvironmentFault as fault:
-            outcome.set_exception(fault)
-        return outcome
-
-    def drop(self, outcomes: "Iterable[Future[Evaluation]]") -> None:
-        """See Submits; nothing is ever under way."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -96,6 +66,7 @@ class UnderWay:
     def __init__(
         self, *, mutation: Mutation, asker: Asker, answerer: Answerer, judging: Judging, archive: Archive,
         history: History, sampler: QuestionSampler, keeper: Keeper, take_in: Callable[[int], None], wanted: Wanted,
+        tracker: Tracker,
     ) -> None:  # fmt: skip
         self._mutation = mutation
         self._asker = asker
@@ -107,10 +78,12 @@ class UnderWay:
         self._keeper = keeper
         self._take_in = take_in
         self._wanted = wanted
+        self._tracker = tracker
         self._threads = ThreadPoolExecutor(wanted.answers, thread_name_prefix="answering")
         self._notices: SimpleQueue[Callable[[], _Open | None]] = SimpleQueue()
         self._open: dict[int, _Open] = {}
         self._interrupted: dict[int, OpenQuestion] = {}
+        self._asked_before: dict[int, OpenQuestion] = {}
         self._generation = 0
         self._faults = 0
 
@@ -121,23 +94,34 @@ class UnderWay:
         return asking < self._wanted.answers and measuring < self._wanted.candidates and self._left() > 0
 
     def ask(self, parents: tuple[Individual, ...], state: State) -> None:
-        """Ask about one parent or two."""
-        asked = self._mutation.ask(parents, number=state.next_birth, generation=state.generation + 1)
-        record_asked(self._archive, asked)
-        state.next_birth += 1
+        """Ask about one parent or two; under a number that was asked before an interruption, what was asked then.
+
+        The draw is made all the same: every generator stands as it did after it.
+        """
+        number, state.next_birth = state.next_birth, state.next_birth + 1
+        self._take_in(number)
+        mark = self._sampler.mark()
+        asked = self._asker.ask(parents, number=number, generation=state.generation + 1)
+        before = self._asked_before.pop(number, None)
+        if before is None:
+            record_asked(self._archive, as_open(asked))
+        elif before != as_open(asked):  # then, something else was judged by this moment
+            self._sampler.recall(before.question, since=mark)
+            self._interrupted[number] = before
+            self._ask_again()
+            return
         self._begin(Conversation(asked=asked))
 
     def take_up(self, state: State) -> None:
         """Go on with what was under way when an earlier part of the run ended.
 
-        Replies and evaluations that the archive holds are used; only what is missing is asked for and measured.
+        What the checkpoint left open is asked now, for its draw is behind us; what was asked after it has its turn when
+        `ask` comes to its number. Replies and evaluations that the archive holds are used, only what is missing is
+        asked for and measured.
         """
         for found in open_questions(self._archive, state.generation, state.next_birth):
-            if found.number >= state.next_birth:  # the sampler stands where the checkpoint left it
-                self._take_in(found.number)
-                self._sampler.recall(found.question)
-                state.next_birth = found.number + 1
-            self._interrupted[found.number] = found
+            waiting = self._interrupted if found.number < state.next_birth else self._asked_before
+            waiting[found.number] = found
         self._ask_again()
 
     def hear(self, state: State) -> list[Individual | None]:
@@ -178,12 +162,15 @@ class UnderWay:
             if any(self._history.evaluation(parent) is None for parent in found.parent_ids):
                 continue
             del self._interrupted[number]
-            parents = tuple(map(self._history.individual, found.parent_ids))
-            asked = self._asker.again(
-                parents, number=number, generation=found.generation, question=found.question, trigger=found.trigger,
-                hint=found.hint,
-            )  # fmt: skip
-            self._begin(Conversation(asked=asked))
+            self._begin(Conversation(asked=self._as_of_now(found)))
+
+    def _as_of_now(self, found: OpenQuestion) -> Asked:
+        """A question that was chosen before, with the evidence as it is now."""
+        parents = tuple(map(self._history.individual, found.parent_ids))
+        return self._asker.again(
+            parents, number=found.number, generation=found.generation, question=found.question, trigger=found.trigger,
+            hint=found.hint,
+        )  # fmt: skip
 
     def _begin(self, conversation: Conversation) -> None:
         entry = self._open[conversation.asked.number] = _Open(conversation=conversation)
@@ -208,6 +195,8 @@ class UnderWay:
         """The entry where it is settled by its reply; else it is asked again, or its child measured."""
         if entry.conversation.to_be_asked_again and entry.attempt + 1 < ATTEMPTS:
             entry.attempt += 1
+            asked = as_open(entry.conversation.asked)
+            entry.conversation.asked = self._as_of_now(asked)  # after an interruption no other evidence is there
             self._put(entry)
             return None
         entry.made = self._mutation.made(entry.conversation, of_others=False)
@@ -217,8 +206,9 @@ class UnderWay:
 
     def _measure(self, entry: _Open, child: Individual) -> _Open | None:
         recorded = evaluation_of(self._archive, child.id)
-        if recorded is not None:
-            return self._judge(entry, child, recorded)
+        if recorded is not None:  # heard in its turn, as it was when it was measured
+            self._notices.put(partial(self._judge, entry, child, recorded))
+            return None
         if self._wanted.evaluations is not None and self._archive.evaluation_count() >= self._wanted.evaluations:
             raise StopSearch(f"evaluation budget reached: {self._wanted.evaluations} of {self._wanted.evaluations}")
         entry.outcome = submitting(self._judging.evaluator_now()).submit(child.source)
@@ -260,10 +250,13 @@ class UnderWay:
         return entry
 
     def _left(self) -> float:
-        """How many more questions the budget has evaluations for."""
+        """How many more questions the budget has evaluations for.
+
+        The archive may hold more evaluations than were judged: of questions that are still to be asked again.
+        """
         if self._wanted.evaluations is None:
             return float("inf")
-        return self._wanted.evaluations - self._archive.evaluation_count() - len(self._open) - len(self._interrupted)
+        return self._wanted.evaluations - self._tracker.evaluations - len(self._open) - len(self._interrupted)
 
 
 def register_steady(toolbox: base.Toolbox, under_way: UnderWay) -> None:
@@ -276,8 +269,3 @@ def wanted(config: Config, evaluator: EvaluatesAll) -> Wanted:
     """What keeps the answerer and every worker busy."""
     workers = evaluator.workers.size if isinstance(evaluator, PooledEvaluator) else 1
     return Wanted(answers=config.answerer.concurrency, candidates=_AHEAD * workers, evaluations=config.stop.evaluations)
-
-
-def submitting(evaluator: EvaluatesAll) -> Submits:
-    """The evaluator, as one that measures while its caller does something else."""
-    return evaluator if isinstance(evaluator, Submits) else AtOnce(evaluator)

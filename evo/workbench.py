@@ -58,7 +58,7 @@ def open_evaluator(
     BaselineUnavailableError is a kind, before anything is measured.
     """
     if settled.backend is BackendKind.recorded:
-        yield _recorded(Path(config.backend.table or ""), settled.suite.name, settled.baseline.value)
+        yield _recorded(Path(config.backend.table or ""), settled, began)
         return
     with open_workers(config, settled, machine) as opened, closing(_compiler(config, settled)) as compiler:
         workers = [watched(worker) for worker in opened]
@@ -100,8 +100,8 @@ def build_bench(config: Config, settled: Settled, evaluator: EvaluatesAll) -> Be
     return Bench(tools, limit=config.answerer.tool_calls)
 
 
-def _recorded(path: Path, suite: str, baseline: str) -> RecordedEvaluator:
-    table = load_table(path)
+def _recorded(path: Path, settled: Settled, began: Environment | None) -> RecordedEvaluator:
+    table, suite, baseline = load_table(path), settled.suite.name, settled.baseline.value
     evaluator = RecordedEvaluator(table)
     if table[0].suite != suite:
         raise EnvironmentFault(f"backend.table: {path} was measured on the suite {table[0].suite}, not on {suite}")
@@ -109,6 +109,9 @@ def _recorded(path: Path, suite: str, baseline: str) -> RecordedEvaluator:
         beside = evaluator.environment.baseline
         said = f"was measured beside {beside}, not {baseline}; say baseline={beside}"
         raise EnvironmentFault(f"backend.table: {path} {said}")
+    if began is not None and (differing := differences(began, evaluator.environment)):
+        said = f"the run began with another table: {', '.join(differing)}; name that one, or start a new run"
+        raise EnvironmentFault(f"backend.table: {path}: {said}")
     return evaluator
 
 

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -26,6 +27,14 @@ class SamplingMode(StrEnum):
 
 class NoQuestionError(Exception):
     """Nothing in the bank fits the kernel at all, whatever the moment."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Mark:
+    """What a sampler had counted at a moment, and the questions that waited then."""
+
+    tallies: Mapping[str, Tally]
+    queue: Sequence[Question]
 
 
 class QuestionSampler:
@@ -112,9 +121,14 @@ class QuestionSampler:
         if all(waiting.id != question.id for waiting in self._queue):
             self._queue.append(question)
 
-    def recall(self, question: Question) -> None:
-        """Counts a question as asked that was drawn before this state was restored, without drawing."""
-        self._queue = [waiting for waiting in self._queue if waiting.id != question.id]
+    def mark(self) -> Mark:
+        """The moment before a draw in whose place another question may have to be counted."""
+        return Mark(tallies=dict(self._tallies), queue=tuple(self._queue))
+
+    def recall(self, question: Question, *, since: Mark) -> None:
+        """Counts a question as asked in the place of what was drawn since; the generator stays after that draw."""
+        self._tallies = dict(since.tallies)
+        self._queue = [waiting for waiting in since.queue if waiting.id != question.id]
         self._tallies[question.id] = self._tally(question.id).plus_asked()
 
     def credit(self, question_id: str, outcome: Outcome) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from fitness.evaluation import Evaluation, Status
+from fitness.evaluation import Environment, Evaluation, Status
 from fitness.evaluation_key import source_sha256
 from fitness.faults import EnvironmentFault
 
@@ -66,11 +66,16 @@ class RecordedEvaluator:
 
 def load_table(path: Path) -> tuple[Evaluation, ...]:
     """The evaluations of a table. Raises EnvironmentFault, naming the line, for anything else."""
-    try:
-        text = _decompress(path).decode()
-    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
-        raise EnvironmentFault(f"the recorded table {path} cannot be read: {error}") from error
-    return tuple(_evaluation(line, f"{path}, line {number}") for number, line in enumerate(text.splitlines(), start=1))
+    lines = _lines(path)
+    return tuple(_evaluation(line, f"{path}, line {number}") for number, line in enumerate(lines, start=1))
+
+
+def table_environment(path: Path) -> Environment:
+    """Where a table was measured. Raises EnvironmentFault as `load_table`, and for a table that holds nothing."""
+    lines = _lines(path)
+    if not lines:
+        raise EnvironmentFault(f"the recorded table {path} is empty; expected at least one evaluation")
+    return _evaluation(lines[0], f"{path}, line 1").environment
 
 
 def export_table(evaluations: Sequence[Evaluation], path: Path) -> None:
@@ -83,6 +88,13 @@ def export_table(evaluations: Sequence[Evaluation], path: Path) -> None:
         case ".xz":
             content = lzma.compress(content)
     path.write_bytes(content)
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        return _decompress(path).decode().splitlines()
+    except (OSError, EOFError, lzma.LZMAError, zlib.error, UnicodeDecodeError) as error:
+        raise EnvironmentFault(f"the recorded table {path} cannot be read: {error}") from error
 
 
 def _decompress(path: Path) -> bytes:

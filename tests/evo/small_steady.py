@@ -30,16 +30,22 @@ def steady(concurrency: int = 3, **rest: Any) -> Config:
     )
 
 
+def one_by_one(rng_seed: int = 0) -> Config:
+    """A search that is deterministic: one question at a time, and a judge that answers at once."""
+    return replace(steady(concurrency=1, generations=4, lambda_=3), rng_seed=rng_seed)
+
+
 @dataclass
 class Counting:
     """The offline answerer; knows what it was asked."""
 
     asked: list[tuple[int, int]] = field(default_factory=list)
     description: str = "counting"
+    rng_seed: int = 0
 
     def answer(self, request: Request) -> Reply:
         self.asked.append((request.number, request.attempt))
-        return OfflineAnswerer(rng_seed=0).answer(request)
+        return OfflineAnswerer(rng_seed=self.rng_seed).answer(request)
 
 
 class Deferring(KnobJudge):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fitness.backends.recorded import RecordedEvaluator, export_table, load_table
+from fitness.backends.recorded import RecordedEvaluator, export_table, load_table, table_environment
 from fitness.evaluation import Environment, Evaluation, Status
 from fitness.evaluation_key import source_sha256
 from fitness.faults import EnvironmentFault
@@ -107,3 +107,12 @@ def test_a_file_that_was_cut_off_is_the_environments_fault(tmp_path):
         (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-20])
         with pytest.raises(EnvironmentFault, match="cannot be read"):
             load_table(tmp_path / name)
+
+
+def test_the_environment_of_a_table_is_read_from_its_first_line(tmp_path):
+    table = tmp_path / "table.jsonl"
+    export_table([GOOD, BAD], table)
+    assert table_environment(table) == ENVIRONMENT
+    table.write_bytes(b"")
+    with pytest.raises(EnvironmentFault, match=r"table\.jsonl is empty; expected at least one evaluation"):
+        table_environment(table)

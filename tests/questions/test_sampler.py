@@ -131,6 +131,25 @@ def test_a_pushed_question_must_be_one_of_its_kind(make_question, make_sampler):
     assert sampler.sample(Moment.CROSSOVER, PORTABLE).id == "q"
 
 
+def test_another_question_is_counted_in_the_place_of_the_one_drawn(make_question, make_sampler):
+    own = personal_question("Is the mask read twice?", layer=Layer.MEMORY)
+    sampler, other = (make_sampler(make_question("q"), make_question("r")) for _ in range(2))
+    for each in (sampler, other):
+        each.push(own)
+    mark = sampler.mark()
+    assert sampler.sample(Moment.ANY, PORTABLE) == own
+    sampler.recall(make_question("q"), since=mark)
+    assert {s.question_id: s.asked for s in sampler.statistics()} == {"q": 1, "r": 0}
+    assert sampler.sample(Moment.ANY, PORTABLE) == own  # it waits again
+
+    mark = sampler.mark()
+    sampler.sample(Moment.ANY, PORTABLE)
+    sampler.recall(make_question("r"), since=mark)
+    other.sample(Moment.ANY, PORTABLE)
+    other.sample(Moment.ANY, PORTABLE)
+    assert sampler.state()["rng"] == other.state()["rng"]  # the generator stays where the draw left it
+
+
 def test_credit_for_what_was_never_asked(make_question, make_sampler):
     sampler = make_sampler(make_question())
     with pytest.raises(KeyError, match="'q' was never asked"):
