@@ -18,9 +18,8 @@ from pathlib import Path
 import torch
 
 from benchmarks.device import Judge, open_judge
+from benchmarks.ending import ended
 from benchmarks.record import command_line
-from evo.commands.errors import guarded
-from evo.console import open_console
 from evo.data import shipped_kernels
 from evo.suites import load_suite
 from fitness.backends.backend import Backend, Bound, Tensors
@@ -66,8 +65,18 @@ class Cell:
     kernels: tuple[Honest, ...]
 
     def takers(self, turn: int) -> list[Honest]:
-        """The kernels whose turn it is when the cell comes for the `turn`-th time; on another cell others are."""
-        return [honest for honest in self.kernels if (turn + self.place) % honest.every == 0]
+        """The kernels whose turn it is when the cell comes for the `turn`-th time; on another cell others are.
+
+        A kernel keeps its turn until every distribution has come: none of them is left out on any cell.
+        """
+        rounds = turn // len(Distribution)
+        return [honest for honest in self.kernels if (rounds + self.place) % honest.every == 0]
+
+
+def distribution_at(turn: int) -> Distribution:
+    """What a cell's inputs are drawn from when it comes for the `turn`-th time."""
+    kinds = tuple(Distribution)
+    return kinds[turn % len(kinds)]
 
 
 @dataclass(kw_only=True)
@@ -203,7 +212,7 @@ def _without_lse(call: Callable[[], torch.Tensor]) -> Callable[[], Output]:
 def _candidate(
     path: Path, parts: Judge, backend: Backend, suite: Suite, tensors: Mapping[str, Tensors]
 ) -> Iterator[tuple[str, str, Honest]]:
-    source = path.read_text(encoding="utf-8")
+    source = path.read_bytes().decode("utf-8")
     plans = list(_plans(source, suite, parts.gpu.sm_count))
     builds = tuple(dict.fromkeys(plan.build for plan in plans))
     binaries = {build.build: build.binary for build in parts.compiler.compile(source, builds)}
@@ -245,13 +254,12 @@ def _milliseconds(call: Callable[[], Output]) -> float:
 
 
 def _one_seed(seed: int, cells: Sequence[Cell], tallies: dict[str, Tally]) -> None:
-    kinds = tuple(Distribution)
     for cell in cells:
         turn, not_now = divmod(seed, cell.every)
         takers = cell.takers(turn)
         if not_now or not takers:
             continue
-        inputs, distribution = cell.tensors, kinds[turn % len(kinds)]
+        inputs, distribution = cell.tensors, distribution_at(turn)
         draw_inputs(distribution, seed, inputs.q, inputs.k, inputs.v)
         reference = compute_reference(inputs.q, inputs.k, inputs.v, cell.scenario)
         for honest in takers:
@@ -287,4 +295,4 @@ def _append(
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

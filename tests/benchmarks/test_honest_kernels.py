@@ -1,16 +1,19 @@
 """Whose turn it is: dear cells now and then, FA3 whenever a cell comes, the others by turns on every cell and input."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
 import torch
 
-from benchmarks.honest_kernels import Cell, Honest
+from benchmarks.honest_kernels import Cell, Honest, distribution_at
 from fitness.backends.backend import Tensors
+from fitness.inputs import Distribution
 from fitness.scenario import Scenario
 
 SCENARIO = Scenario(batch=1, heads=1, kv_heads=1, seqlen_q=1, seqlen_k=1, head_dim=16, causal=False)
 NOTHING = torch.empty(0)
+DRAWN = len(Distribution)
 
 
 def cell(place: int, **every: int) -> Cell:
@@ -29,7 +32,7 @@ def names(kernels: list[Honest]) -> list[str]:
 
 
 def test_a_kernel_in_full_is_there_every_time_and_others_by_turns() -> None:
-    turns = [names(cell(0, fa3=1, cudnn=3).takers(turn)) for turn in range(4)]
+    turns = [names(cell(0, fa3=1, cudnn=3).takers(turn * DRAWN)) for turn in range(4)]
     assert turns == [["fa3", "cudnn"], ["fa3"], ["fa3"], ["fa3", "cudnn"]]
 
 
@@ -38,8 +41,10 @@ def test_within_a_seed_the_others_get_some_of_the_cells() -> None:
     assert seed == [["fa3"], ["fa3"], ["fa3", "cudnn"]]
 
 
-@pytest.mark.parametrize("every", [5, 9])
-def test_each_cell_meets_all_four_distributions(every: int) -> None:
-    """For no common divisor keeps one from coming when it is the kernel's turn."""
-    met = [turn % 4 for turn in range(4 * every) if cell(2, ours=every).takers(turn)]
-    assert sorted(met) == [0, 1, 2, 3]
+@pytest.mark.parametrize("every", [1, 2, 3, 5, 9])
+@pytest.mark.parametrize("place", [0, 1, 25])
+def test_each_cell_meets_every_distribution_equally_often(place: int, every: int) -> None:
+    """Whatever divisors the number of distributions and that of turns have in common."""
+    turns = range(2 * DRAWN * every)
+    met = Counter(distribution_at(turn) for turn in turns if cell(place, ours=every).takers(turn))
+    assert met == dict.fromkeys(Distribution, 2)
