@@ -13,6 +13,7 @@ COMMANDS = {
     "rivals": ["kernels/seed/naive.cu"],
     "left_out": ["kernels/seed/naive.cu"],
     "evaluation_cost": [],
+    "honest_kernels": [],
     "runtime_overhead": [],
     "same_kernel_twice": [],
     "verify_table": [],

@@ -21,5 +21,6 @@ def test_what_is_short_is_kept_whole_and_what_is_no_text_is_told_as_such():
 
 
 def test_nobody_needs_to_write_or_to_ask():
-    with BoundedLog(100):
+    with BoundedLog(100) as log:
         pass
+    assert log.text() == ""
