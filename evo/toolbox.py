@@ -135,15 +135,10 @@ def build_toolbox(
     """The loop's steps by name; without an `answerer` the configured one. Raises ConfigError or AnswererError."""
     auditing = build_auditing(config, settled, evaluator, memory.archive, memory.history, console.note)
     judging = Judging(
-        evaluator=evaluator,
-        archive=memory.archive,
-        history=memory.history,
-        sampler=memory.sampler,
-        budget=config.stop.evaluations,
-        on_judged=_telling(memory, console, report),
-        auditing=auditing,
+        evaluator=evaluator, archive=memory.archive, history=memory.history, sampler=memory.sampler,
+        budget=config.stop.evaluations, on_judged=_telling(memory, console, report), auditing=auditing,
         race=race_with(evaluator, place=config.evolution.mu) if config.judge.race else None,
-    )
+    )  # fmt: skip
     bench = build_bench(config, settled, evaluator) if config.answerer.tools else None
     spent_usd = memory.archive.spend_so_far()["cost_usd"]
     asker = functools.partial(_build_asker, config, settled, memory, bench)
@@ -152,13 +147,10 @@ def build_toolbox(
     own_asker = asker(Style(config.style.kind.value))
     answerer = answerer or build_answerer(config, keeper.run, spent_usd=spent_usd, bench=bench)
     mutation = Mutation(
-        asker=shot or own_asker,
-        answerer=answerer,
-        archive=memory.archive,
-        history=memory.history,
+        asker=shot or own_asker, answerer=answerer, archive=memory.archive, history=memory.history,
         concurrency=config.answerer.concurrency,
         take_in=(lambda _number: None) if shot else added.take_in,  # a shot's questions are fixed beforehand
-    )
+    )  # fmt: skip
     steps = Steps(
         config=config, memory=memory, selection=_selection(config, memory.history), judging=judging, console=console,
         begun_after=begun_after,
