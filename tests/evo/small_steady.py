@@ -97,6 +97,17 @@ def go(
         return evolve_steadily(search.state, search.toolbox, config.evolution.lambda_)
 
 
+def end_of(folder: RunFolder) -> dict[str, Any]:
+    """How a run ended: its snapshot, without replies to questions that were under way when it did.
+
+    Whether the last one had been put to the answerer by then, and is waited for, or had not is a matter of threads.
+    """
+    seen = snapshot(folder)
+    settled = {attempt.number for attempt in seen["attempts"]}
+    seen["replies"] = [reply for reply in seen["replies"] if reply[0] in settled]
+    return seen
+
+
 def require_sound(folder: RunFolder) -> dict[str, Any]:
     """What holds of every steady run, however often it was interrupted."""
     seen = snapshot(folder)

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_search import KnobJudge, SmallSearch, assemble, recorded_table, small_config, snapshot
-from small_steady import Counting, Deferring, go, require_sound, steady
+from small_search import KnobJudge, SmallSearch, assemble, recorded_table, small_config
+from small_steady import Counting, Deferring, end_of, go, require_sound, steady
 
 from evo.answerers.answerer import AnswererError, Reply, Request
 from evo.attempt_events import recorded_attempts
@@ -56,7 +56,7 @@ def test_one_at_a_time_it_is_deterministic(tmp_path: Path) -> None:
     one, two = create_run_folder(tmp_path, "one"), create_run_folder(tmp_path, "two")
     for folder in (one, two):
         go(steady(concurrency=1, generations=4), folder)
-    assert snapshot(one) == snapshot(two)
+    assert end_of(one) == end_of(two)
 
 
 def test_answerers_are_busy_while_candidates_are_measured(folder: RunFolder) -> None:

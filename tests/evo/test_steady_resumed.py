@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from small_search import KnobJudge, SmallSearch, small_bank, snapshot
-from small_steady import Counting, go, one_by_one, require_sound
+from small_steady import Counting, end_of, go, one_by_one, require_sound
 
 from evo.added_questions import add_question
 from evo.answerers.answerer import Reply, Request
@@ -32,14 +32,15 @@ def require_the_same_end(root: Path, number: int, rng_seed: int = 0) -> None:
     said = subprocess.run([sys.executable, str(program), *words], capture_output=True, check=True)
     killed = json.loads(said.stdout)
     assert len(killed) >= number
-    whole = snapshot(RunFolder(root / "whole"))
+    whole = end_of(RunFolder(root / "whole"))
     assert whole["checkpoint"]["generation"] == 4
     for moment, kind in killed.items():
         folder = RunFolder(root / f"killed-{moment}")
         before = snapshot(folder)
         judge, answerer = KnobJudge(), Counting(rng_seed=rng_seed)
         assert go(one_by_one(rng_seed), folder, judge, answerer).reason == "generation budget reached: 4 of 4"
-        after = require_sound(folder)
+        require_sound(folder)
+        after = end_of(folder)
         assert [key for key in whole if whole[key] != after[key]] == [], f"killed at moment {moment}, {kind}"
         assert {(number, attempt) for number, attempt, _ in before["replies"]}.isdisjoint(answerer.asked)
         assert {name for name, _ in before["evaluations"]}.isdisjoint(map(individual_id, judge.judged))
@@ -90,12 +91,13 @@ def test_a_run_that_a_signal_stops_at_any_step_ends_as_the_whole_one_does(
     config = replace(one_by_one(), stop=StopConfig(generations=4, evaluations=budget))
     whole = create_run_folder(tmp_path, "whole")
     reason = go(config, whole, answerer=answerer()).reason
-    expected = snapshot(whole)
+    expected = end_of(whole)
     for step in range(1, 30):
         folder = create_run_folder(tmp_path, f"run-{step}")
         go(config, folder, None, answerer(), interrupted_at(step))
         assert go(config, folder, answerer=answerer()).reason == reason
-        seen = require_sound(folder)
+        require_sound(folder)
+        seen = end_of(folder)
         assert [key for key in expected if expected[key] != seen[key]] == [], step
 
 
@@ -107,7 +109,7 @@ def test_without_any_checkpoint_a_search_is_made_again_from_its_archive(tmp_path
         path.unlink()
     judge, answerer = KnobJudge(), Counting()
     go(one_by_one(), folder, judge, answerer)
-    assert snapshot(folder) == snapshot(whole)
+    assert end_of(folder) == end_of(whole)
     assert (judge.judged, answerer.asked) == ([], [])
 
 
@@ -125,7 +127,7 @@ def test_a_run_is_gone_on_with_from_an_older_checkpoint(
     judge, answerer = KnobJudge(), Counting()
     reasons.add(go(config, folder, judge, answerer).reason)
     assert len(reasons) == 1
-    assert snapshot(folder) == snapshot(whole)
+    assert end_of(folder) == end_of(whole)
     assert (judge.judged, answerer.asked) == ([], [])
 
 
@@ -137,6 +139,6 @@ def test_a_persons_question_is_asked_at_the_same_place_again(tmp_path: Path, fol
     go(one_by_one(), whole)
     go(one_by_one(), folder, None, None, interrupted_at(3))
     go(one_by_one(), folder)
-    seen = snapshot(folder)
-    assert seen == snapshot(whole)
+    seen = end_of(folder)
+    assert seen == end_of(whole)
     assert [question for _, question, _ in seen["questions"]].count("own-1") == 1
