@@ -2,13 +2,14 @@
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 
 from evo.stop import Interrupted
 
-_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
+_PREEMPTION = (signal.SIGTERM, signal.SIGUSR1)
+_STOPPING = (signal.SIGINT, *_PREEMPTION)
 
 
 @contextmanager
@@ -16,25 +17,15 @@ def orderly_stop() -> Iterator[None]:
     """Within it, SIGINT, SIGTERM and SIGUSR1 (preemption) raise Interrupted; a second one kills as if unhandled.
 
     Everything that a run keeps is written in transactions or renamed into place, so Interrupted may strike anywhere.
-    Outside the main thread Python delivers no signals, and nothing is changed.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    previous = {number: signal.getsignal(number) for number in _STOPPING}
 
     def interrupt(number: int, _frame: FrameType | None) -> None:
         for each in _STOPPING:
             signal.signal(each, signal.SIG_DFL)
         raise Interrupted(signal.Signals(number).name, exit_code=128 + number)
 
-    for number in _STOPPING:
-        signal.signal(number, interrupt)
-    try:
+    with _handled(_STOPPING, interrupt):
         yield
-    finally:
-        for number, handler in previous.items():
-            signal.signal(number, handler)
 
 
 class Interruption(BaseException):
@@ -52,12 +43,24 @@ def signals_end_a_sweep() -> Iterator[None]:
     def interrupt(number: int, _frame: FrameType | None) -> None:
         raise Interruption(128 + number)
 
-    if threading.current_thread() is not threading.main_thread():  # where Python sets no signal handlers
+    with _handled(_PREEMPTION, interrupt):
+        yield
+
+
+@contextmanager
+def _handled(numbers: Sequence[signal.Signals], handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Within it these signals go to the handler, afterwards to whoever had them before.
+
+    Outside the main thread, where Python sets no handlers and delivers no signals, nothing is changed.
+    """
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGUSR1)}
+    before = {number: signal.getsignal(number) for number in numbers}
+    for number in numbers:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        for number, previous in before.items():
+            signal.signal(number, previous)
