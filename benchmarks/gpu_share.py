@@ -14,11 +14,11 @@ from pathlib import Path
 
 from rich.console import Console
 
+from benchmarks.ending import ended
 from benchmarks.record import argument_parser, print_table, write_record
 from evo.choices import Settled, settle
-from evo.commands.errors import guarded
 from evo.config import BackendKind, Config, EvolutionKind
-from evo.console import RunConsole, open_console
+from evo.console import RunConsole
 from evo.loop import evolve
 from evo.search import prepare_search
 from evo.settings import compose_config
@@ -166,4 +166,4 @@ def _cells(row: Mapping[str, object]) -> tuple[object, ...]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))

@@ -51,7 +51,7 @@ class Honest:
 
     kernel: str
     call: Callable[[], Output]
-    every: int  # it gets the cell in every so many-th of the cell's seeds
+    every: int = 1  # it gets the cell in every so many-th of the cell's seeds
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,7 +198,7 @@ def _baseline(name: str, suite: Suite, tensors: Mapping[str, Tensors]) -> Iterat
         if not baseline.cannot(cell):
             for setting, call in baseline.calls(tensors[cell.name], cell).items():
                 kernel = name if setting == "default" else f"{name} ({setting})"
-                yield cell.name, baseline.version, Honest(kernel=kernel, call=_without_lse(call), every=1)
+                yield cell.name, baseline.version, Honest(kernel=kernel, call=_without_lse(call))
 
 
 def _cheapest_first(suite: Suite) -> list[Scenario]:
@@ -219,7 +219,7 @@ def _candidate(
     for plan in plans:
         cell = plan.scenario.name
         call = _called(backend.bind(plan, binaries[plan.build]), tensors[cell])
-        yield cell, parts.compiler.version, Honest(kernel=path.stem, call=call, every=1)
+        yield cell, parts.compiler.version, Honest(kernel=path.stem, call=call)
 
 
 def _plans(source: str, suite: Suite, sm_count: int) -> Iterator[ScenarioPlan]:

@@ -23,11 +23,11 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
+from benchmarks.ending import ended
 from benchmarks.record import argument_parser, print_table, write_record
 from evo.choices import settle
-from evo.commands.errors import guarded
 from evo.config import SamplingKind, SelectionKind
-from evo.console import RunConsole, open_console
+from evo.console import RunConsole
 from evo.loop import evolve
 from evo.search import prepare_search
 from evo.settings import compose_config
@@ -218,4 +218,4 @@ def _cells(row: dict[str, object]) -> tuple[object, ...]:
 
 
 if __name__ == "__main__":
-    raise SystemExit(guarded(main, open_console(stderr=True)))
+    raise SystemExit(ended(main))
