@@ -102,10 +102,10 @@ class UnderWay:
         self._take_in(number)
         mark = self._sampler.mark()
         asked = self._asker.ask(parents, number=number, generation=state.generation + 1)
-        before = self._asked_before.pop(number, None)
+        now, before = as_open(asked), self._asked_before.pop(number, None)
         if before is None:
-            record_asked(self._archive, as_open(asked))
-        elif before != as_open(asked):  # then, something else was judged by this moment
+            record_asked(self._archive, now)
+        elif before != now:  # then, something else was judged by this moment
             self._sampler.recall(before.question, since=mark)
             self._interrupted[number] = before
             self._ask_again()
