@@ -50,6 +50,7 @@ class Prompt:
     attempt: int  # 1 for the one re-ask, which quotes why the first reply could not be read
     text: str
     path: Path
+    unread: str  # of a re-ask: why the reply that came could not be read; else ""
 
     @property
     def key(self) -> Key:
@@ -107,9 +108,9 @@ class MailboxSearch:
         """Record the replies, and go on with the generation under way; with `partial` without those still missing."""
         standstill = self._go_on(inbox.replies, wanted=None)
         if partial and isinstance(standstill.stop, RepliesAwaited):
-            self._give_up(standstill.stop.requests)
+            self._give_up(standstill.stop.requests, inbox.unreadable)
             standstill = self._go_on(inbox.replies, wanted=None)
-        self._notes.extend([*inbox.notes, *self._remarks(inbox)])
+        self._notes.extend([*inbox.notes, *inbox.unreadable.values(), *self._remarks(inbox)])
         return self._publish(standstill)
 
     def is_new(self, key: Key) -> bool:
@@ -186,7 +187,7 @@ class MailboxSearch:
         return Waiting(
             run=self.folder,
             generation=standstill.state.generation if standstill.state.population else None,
-            prompts=self._prompts(stop.requests) if isinstance(stop, RepliesAwaited) else (),
+            prompts=self._prompts(stop) if isinstance(stop, RepliesAwaited) else (),
             candidates=tuple(map(individual_id, sources)),
             again=job.again,
             ended=stop.reason if over else "",
@@ -199,27 +200,30 @@ class MailboxSearch:
         if not isinstance(standstill.stop, EvaluationsAwaited | RepliesAwaited):  # each would be recorded as it grows
             record_sittings(self.archive, sittings, self._notes.append)
 
-    def _prompts(self, requests: Sequence[Request]) -> tuple[Prompt, ...]:
+    def _prompts(self, awaited: RepliesAwaited) -> tuple[Prompt, ...]:
         return tuple(
             Prompt(
                 number=request.number,
                 attempt=request.attempt,
                 text=request.prompt,
                 path=self.folder.outbox / mail_name(request.number, request.attempt),
+                unread=awaited.unread.get(request.number, ""),
             )
-            for request in requests
+            for request in awaited.requests
         )
 
-    def _given_up(self) -> set[Key]:
-        keys = (parse_json(event.record) for event in self.archive.events() if event.kind == GIVEN_UP_EVENT)
-        return {(number, attempt) for number, attempt in keys}
+    def _given_up(self) -> dict[Key, str]:
+        """Those that nobody will answer any more, and why a file that came was no reply; "" where none came."""
+        records = (parse_json(event.record) for event in self.archive.events() if event.kind == GIVEN_UP_EVENT)
+        return {(number, attempt): "".join(why) for number, attempt, *why in records}
 
-    def _give_up(self, requests: Sequence[Request]) -> None:
+    def _give_up(self, requests: Sequence[Request], unreadable: Mapping[Key, str]) -> None:
         with self.archive.transaction():
             for request in requests:
-                key = [request.number, request.attempt]
+                key = (request.number, request.attempt)
+                record = [*key, unreadable[key]] if key in unreadable else [*key]
                 name = mail_name(*key)
-                self.archive.record_event(EventRecord(kind=GIVEN_UP_EVENT, key=name, record=strict_json(key)))
+                self.archive.record_event(EventRecord(kind=GIVEN_UP_EVENT, key=name, record=strict_json(record)))
 
     def _remarks(self, inbox: Inbox) -> list[str]:
         """One sentence for each reply that was not taken, and why."""
