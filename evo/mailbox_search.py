@@ -131,8 +131,6 @@ class MailboxSearch:
         if environment is not None:  # before that, nothing is measured that other settings could spoil
             require_same_settings(self.archive, fixed_settings(self.config, settled))
         search = prepare_search(self.config, settled, self.bank, self.archive, self.folder, self._notes.append)
-        if search.checkpoint is None:  # after that, the seeds are the archive's
-            self._require_same_seeds()
         answerer = MailboxAnswerer(outbox=self.folder.outbox, replies=replies, given_up=self._given_up())
         with open_report(self.config, self.folder, self.archive, self._notes.append) as report:
             toolbox = search.toolbox(MeasuredElsewhere(measured), self.console, answerer, report)
@@ -157,16 +155,6 @@ class MailboxSearch:
             if evaluation := measured.find(source):
                 return evaluation.environment
         return None
-
-    def _require_same_seeds(self) -> None:
-        names = self.config.seeds or ()
-        seeds = list(map(individual_id, read_seeds(names)))
-        begun = self.archive.seed_ids()
-        if begun != set(seeds[: len(begun)]):
-            raise ConfigError(
-                f"seeds=[{','.join(names)}]: {self.folder.path} began with other seeds, or with another text of these; "
-                "to search from these, begin a run of another name"
-            )
 
     def _publish(self, standstill: _Standstill) -> Waiting:
         """Put into pending/ what is to be measured, write the result so far, and say what is waited for."""

@@ -50,8 +50,8 @@ def _refuse_seeds_not_in_table(table: Path, seeds: Sequence[str], sources: Seque
     known = {evaluation.source_sha256 for evaluation in load_table(table)}
     if known and known.isdisjoint(map(source_sha256, sources)):
         raise ConfigError(
-            f"seeds=[{','.join(seeds)}]: not among the {len(known)} kernels of backend.table={table}, so there would be "
-            "nothing to ask about; name one that is by seeds=[FILE.cu], such as the seed of the run that was measured"
+            f"seeds=[{','.join(seeds)}]: not among the {len(known)} kernels of backend.table={table}, so that nothing "
+            "could be asked; name one that is by seeds=[FILE.cu], such as the seed of the run that was measured"
         )
 
 
