@@ -5,21 +5,33 @@ from fitness.examination import Examination, Examined
 from fitness.faults import EnvironmentFault
 from fitness.measure import Job, Measured
 from fitness.out_of_memory import ran_out_of_memory
+from fitness.process_limits import ProcessLimits
 from fitness.scenario import Suite
 
-LARGE_WORKSPACES = 8 << 30  # bytes in one scenario; an honest kernel's fit many times into that
+_LARGE_WORKSPACES = 8 << 30  # bytes in one scenario; an honest kernel's fit many times into that
 
 
-def out_of_memory(error: Exception, request: Job | Examination | Suite) -> object:
+def large_workspaces(limits: ProcessLimits, physical_bytes: int) -> int:
+    """The bytes of workspaces in one scenario beyond which a lack of memory is their candidate's own doing.
+
+    Half of what its process may take, or of the machine's memory where that is less. A process without a limit uses a
+    GPU, whose memory is apart.
+    """
+    if limits.memory_bytes is None:
+        return _LARGE_WORKSPACES
+    return min(_LARGE_WORKSPACES, limits.memory_bytes // 2, physical_bytes // 2)
+
+
+def out_of_memory(error: Exception, request: Job | Examination | Suite, large: int) -> object:
     """What the worker answers where memory ran out while it was not the candidate that ran; None for any other error.
 
-    An EnvironmentFault, or the record of a candidate whose workspaces left too little.
+    An EnvironmentFault, or the record of a candidate whose workspaces, of more than `large` bytes, left too little.
     """
     if not ran_out_of_memory(error):
         return None
-    if not isinstance(request, Suite) and takes_much(request):
+    if not isinstance(request, Suite) and takes_much(request, large):
         taken = _largest_workspaces(request) / 2**30
-        reason = f"its workspaces of {taken:.0f} GiB leave no memory for checking it"
+        reason = f"its workspaces of {taken:.3g} GiB leave no memory for checking it"
         if isinstance(request, Examination):
             return Examined(scaled_ms={}, fault=reason)
         return Measured(status=Status.RUNTIME_ERROR, reason=reason)
@@ -30,9 +42,9 @@ def out_of_memory(error: Exception, request: Job | Examination | Suite) -> objec
     )
 
 
-def takes_much(request: Job | Examination) -> bool:
-    """Whether a candidate's workspaces are so large that a lack of memory is its own doing."""
-    return _largest_workspaces(request) > LARGE_WORKSPACES
+def takes_much(request: Job | Examination, large: int) -> bool:
+    """Whether a candidate's workspaces, of more than `large` bytes, are why memory ran out."""
+    return _largest_workspaces(request) > large
 
 
 def _largest_workspaces(request: Job | Examination) -> int:

@@ -5,6 +5,7 @@ on the host backend a candidate is native code with this user's rights.
 """
 
 import functools
+import os
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +22,7 @@ from fitness.evaluation import ScenarioCheck, Status
 from fitness.examination import Examination, Examined, examine
 from fitness.faults import EnvironmentFault
 from fitness.measure import Job, Measured, measure
-from fitness.memory_faults import out_of_memory, takes_much
+from fitness.memory_faults import large_workspaces, out_of_memory, takes_much
 from fitness.process import Done, KillableProcess, ProcessDied, ProcessFailure, ProcessTimeout, Progress
 from fitness.process_limits import ProcessLimits
 from fitness.roof import Roof, measure_roof
@@ -84,7 +85,8 @@ class Worker:
     def __init__(
         self, open_side: Callable[[], DeviceSide], *, limits: ProcessLimits, shares_memory: bool, device_index: int = 0
     ) -> None:
-        self._process = KillableProcess(functools.partial(_serve, open_side), limits=limits)
+        self._large = large_workspaces(limits, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        self._process = KillableProcess(functools.partial(_serve, open_side, self._large), limits=limits)
         self._shares_memory = shares_memory
         self._device_index = device_index
 
@@ -176,7 +178,7 @@ class Worker:
         activity = steps[-1].activity if steps else "preparing the device and the baseline"
         checks = _checks_of(steps)
         parties = [step.party for step in steps]
-        if isinstance(failure, ProcessDied) and failure.cause == "SIGKILL" and not takes_much(job):
+        if isinstance(failure, ProcessDied) and failure.cause == "SIGKILL" and not takes_much(job, self._large):
             raise _environment_fault(failure, activity, _FROM_OUTSIDE) from failure  # no kernel can send that signal
         broken = isinstance(failure, ProcessDied) and failure.cause in _FAULT_SIGNALS
         if parties and parties[-1] is Party.CANDIDATE:
@@ -227,8 +229,8 @@ def _environment_fault(failure: ProcessFailure, activity: str, hint: str = "") -
     return EnvironmentFault(f"the worker failed, and not by the candidate, {activity}: {failure}{hint}; {output}")
 
 
-def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
-    """Answer requests in the child until the parent closes its end."""
+def _serve(open_side: Callable[[], DeviceSide], large: int, connection: Connection) -> None:
+    """Answer requests in the child until the parent closes its end; `large` as `out_of_memory` takes it."""
     side: DeviceSide | None = None
     while True:
         request = connection.recv()
@@ -240,7 +242,7 @@ def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
             reply = fault
         except Exception as error:  # noqa: BLE001  # the worker's edge: whatever broke, the parent must hear of it
             broken = WorkerBroken(f"the worker broke, and not by the candidate:\n{traceback.format_exc()}")
-            reply = out_of_memory(error, request) or broken
+            reply = out_of_memory(error, request, large) or broken
         connection.send(Done(reply))
 
 

@@ -174,6 +174,16 @@ def test_unless_its_workspaces_leave_no_memory_for_others(worker):
     assert "SIGKILL while running the candidate" in found.reason
 
 
+def test_what_is_much_follows_from_what_the_process_may_take():
+    asked = job("is_killed")
+    large = tuple(replace(each, workspaces=(WorkspacePlan(size=3 << 28, zeroed=False),)) for each in PLAN.scenarios)
+    asked = replace(asked, plan=replace(PLAN, scenarios=large))
+    with Worker(open_fake_side, limits=ProcessLimits(memory_bytes=1 << 30), shares_memory=True) as bounded:
+        assert bounded.measure(asked).status is Status.RUNTIME_ERROR
+    with opened(shares_memory=True) as boundless, pytest.raises(EnvironmentFault, match="which comes from outside"):
+        boundless.measure(asked)
+
+
 def test_an_exception_in_the_harness_is_the_environments_fault_with_its_traceback(worker):
     with pytest.raises(EnvironmentFault, match="ZeroDivisionError: a fault in the harness"):
         worker.measure(job("raises"))
