@@ -38,7 +38,7 @@ def request(kind=Job, *sizes):
 def test_it_is_the_environments_fault_in_one_line(error, asked):
     fault = out_of_memory(error, asked, 8 << 30)
     assert isinstance(fault, EnvironmentFault)
-    assert str(fault).startswith("no memory for the reference or the baseline (")
+    assert str(fault).startswith("no memory for the tensors, the reference or the baseline (")
     assert "\n" not in str(fault)
 
 
