@@ -61,6 +61,12 @@ def test_less_is_enough_to_be_blamed_where_a_process_may_take_less():
     assert found.reason == "its workspaces of 0.625 GiB leave no memory for checking it"
 
 
+def test_the_stacks_of_its_threads_count_with_its_workspaces():
+    asked = replace(request(Job, 1 << 30), stack_bytes=28_000)  # 7.05 GiB for the threads of a device
+    assert isinstance(out_of_memory(MemoryError(), asked, 8 << 30), Measured)
+    assert isinstance(out_of_memory(MemoryError(), replace(asked, stack_bytes=27_000), 8 << 30), EnvironmentFault)
+
+
 @pytest.mark.parametrize(
     ("limit", "physical", "large"),
     [
