@@ -1,7 +1,9 @@
 """What becomes of candidates that break things on a real device, and of the candidates after them."""
 
 import pytest
+import torch
 
+from fitness.device_errors import environments_error
 from fitness.evaluation import Status
 from tests.gpu.sources import replaced, rows, shape
 
@@ -34,7 +36,7 @@ BROKEN = (
     (rows("at first", FAR_AWAY), Status.RUNTIME_ERROR, "illegal"),
     (replaced(rows(), 'block = ["64"]', 'block = ["1024"]'), Status.RUNTIME_ERROR, "launching it failed"),
     (replaced(rows(), "[[launch]]", HUGE_WORKSPACE), Status.RUNTIME_ERROR, "its workspaces of 1.02e+03 GiB"),
-    (replaced(rows("at first", DEEP_STACK), "[[launch]]", LARGE_WORKSPACE), Status.RUNTIME_ERROR, "bytes of stack for each of"),
+    (replaced(rows("at first", DEEP_STACK), "[[launch]]", LARGE_WORKSPACE), Status.RUNTIME_ERROR, "bytes of stack for"),
 )
 
 
@@ -49,6 +51,15 @@ def test_after_each_broken_candidate_the_next_is_judged_rightly_in_a_fresh_proce
         pids.append(worker.pid)
     assert None not in pids
     assert len(set(pids)) == len(pids)
+
+
+def test_errors_of_cupy_and_torch_tell_their_number(machine):
+    import cupy
+
+    for ask in (cupy.cuda.runtime.setDevice, torch.cuda.set_device):
+        with pytest.raises(RuntimeError) as error:
+            ask(99)
+        assert "failed with INVALID_DEVICE, which no kernel can" in str(environments_error(error.value))
 
 
 def test_a_candidate_that_is_merely_wrong_leaves_the_process_running(judge, worker):
