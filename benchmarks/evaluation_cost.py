@@ -78,10 +78,11 @@ def _cost(what: str, evaluation: Evaluation, wall_s: float) -> dict[str, object]
 
 
 def _restarts(judge: Judge, source: str, suite: Suite) -> list[float]:
-    """Seconds from the end of a crashed candidate until a fresh process answers."""
+    """Seconds from the end of a process in which a candidate crashed until a fresh one answers."""
     evaluator, seconds = judge.evaluator(suite), []
     for _ in range(RESTARTS):
         crashed = evaluator.evaluate(_changed(source, CRASH))
+        judge.worker.close()  # a verdict is kept once a fresh process has opened the device: have another one do so
         start = time.perf_counter()
         judge.worker.baseline(suite)
         seconds.append(time.perf_counter() - start)

@@ -4,9 +4,11 @@ from dataclasses import dataclass
 
 from evo.config import AnswererKind, BackendKind, BaselineKind, Config
 from evo.suites import load_suite, to_suite
-from fitness.faults import EnvironmentFault
+from fitness.faults import BaselineUnavailableError, EnvironmentFault
 from fitness.probe import Gpu, Machine
 from fitness.scenario import Suite
+
+_ON_GPU_ALONE = (BaselineKind.fa3, BaselineKind.fa4, BaselineKind.cudnn)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +36,7 @@ class Settled:
 def settle(config: Config, machine: Machine) -> Settled:
     """Decide what the configuration leaves to us. Raises EnvironmentFault where what it asks for is not here."""
     backend, gpu, backend_choice = _backend(config, machine)
+    _require_device_of_baseline(config.baseline.kind, backend, machine)
     baseline, baseline_choice = _baseline(config.baseline.kind, gpu)
     suite, suite_choice = _suite(config, gpu)
     seeds, seed_choice = _seeds(config, gpu)
@@ -72,6 +75,17 @@ def _gpu(config: Config, machine: Machine) -> Gpu:
         if index >= len(machine.gpus):
             raise EnvironmentFault(f"{named}={index}: {len(machine.gpus)} GPU(s) are visible, counted from 0")
     return machine.gpus[indices[0]]
+
+
+def _require_device_of_baseline(kind: BaselineKind, backend: BackendKind, machine: Machine) -> None:
+    """Raise BaselineUnavailableError where candidates run on the processor, and the baseline only on a GPU."""
+    if backend is not BackendKind.host or kind not in _ON_GPU_ALONE:
+        return
+    named = f"baseline={kind.value} runs on a GPU, and"
+    if machine.gpus:
+        raise BaselineUnavailableError(f"{named} backend=host on the processor; use baseline=sdpa, or backend=cuda")
+    trouble = machine.gpu_trouble or "no GPU was found"
+    raise BaselineUnavailableError(f"{named} {trouble}; use baseline=sdpa, or ask `evo doctor`")
 
 
 def _baseline(kind: BaselineKind, gpu: Gpu | None) -> tuple[BaselineKind, Choice]:

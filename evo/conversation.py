@@ -31,6 +31,7 @@ class Conversation:
     asked: Asked
     answer: Answer | None = None
     trouble: UnreadableReply | AnswererError | None = None
+    unread: UnreadableReply | None = None  # why the latest reply that came could not be read
     claim: str = field(default="")
 
     def hear(self, reply: Reply) -> None:
@@ -39,7 +40,7 @@ class Conversation:
             self.answer, self.trouble = read_reply(reply.text, self.asked.parents[0].source, reply.finish_reason), None
             notes = self.answer.notes
         except UnreadableReply as trouble:
-            self.answer, self.trouble = None, trouble
+            self.answer, self.trouble, self.unread = None, trouble, trouble
             notes = trouble.notes
         self.claim = _CLAIMS[declared(reply.text, notes.claim)]
 
@@ -51,7 +52,10 @@ class Conversation:
     @property
     def childless(self) -> Made:
         """What it led to where there is no answer."""
-        return Made(outcome=_outcome_of(self.trouble), detail=str(self.trouble))
+        detail = str(self.trouble)
+        if self.unread is not None and self.unread is not self.trouble:
+            detail = f"the reply that came could not be read: {self.unread.reason}; asked once more: {detail}"
+        return Made(outcome=_outcome_of(self.trouble), detail=detail)
 
     def child(self, source: str) -> Individual:
         """The individual that a source is as the child of this conversation's parents."""

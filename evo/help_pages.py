@@ -86,9 +86,15 @@ HELP_PAGES: Mapping[str, HelpPage] = MappingProxyType(
             words=(
                 _RUN,
                 Word(name="n=8", meaning="how many questions; left out: evolution.lambda_, which is 6"),
-                _SUITE,
+                Word(
+                    name="seeds",
+                    default="null",
+                    meaning="kernels to begin with, as in seeds=[mma]; to be named where a run begins",
+                ),
+                Word(name="suite", default="auto", meaning="the shapes to be timed; to be named where a run begins"),
+                Word(name="answerer.model", default="null", meaning="who answers; else evo tell says it by model=NAME"),
             ),
-            examples=("evo ask mine n=4 suite=core26 answerer.model=NAME",),
+            examples=("evo ask mine n=4 suite=core26 seeds=[mma] answerer.model=NAME", "evo ask mine"),
             configured=True,
         ),
         "tell": HelpPage(

@@ -50,6 +50,7 @@ class Prompt:
     attempt: int  # 1 for the one re-ask, which quotes why the first reply could not be read
     text: str
     path: Path
+    unread: str  # of a re-ask: why the reply that came could not be read; else ""
 
     @property
     def key(self) -> Key:
@@ -107,9 +108,9 @@ class MailboxSearch:
         """Record the replies, and go on with the generation under way; with `partial` without those still missing."""
         standstill = self._go_on(inbox.replies, wanted=None)
         if partial and isinstance(standstill.stop, RepliesAwaited):
-            self._give_up(standstill.stop.requests)
+            self._give_up(standstill.stop.requests, inbox.unreadable)
             standstill = self._go_on(inbox.replies, wanted=None)
-        self._notes.extend([*inbox.notes, *self._remarks(inbox)])
+        self._notes.extend([*inbox.notes, *inbox.unreadable.values(), *self._remarks(inbox)])
         return self._publish(standstill)
 
     def is_new(self, key: Key) -> bool:
@@ -130,8 +131,6 @@ class MailboxSearch:
         if environment is not None:  # before that, nothing is measured that other settings could spoil
             require_same_settings(self.archive, fixed_settings(self.config, settled))
         search = prepare_search(self.config, settled, self.bank, self.archive, self.folder, self._notes.append)
-        if search.checkpoint is None:  # after that, the seeds are the archive's
-            self._require_same_seeds()
         answerer = MailboxAnswerer(outbox=self.folder.outbox, replies=replies, given_up=self._given_up())
         with open_report(self.config, self.folder, self.archive, self._notes.append) as report:
             toolbox = search.toolbox(MeasuredElsewhere(measured), self.console, answerer, report)
@@ -157,16 +156,6 @@ class MailboxSearch:
                 return evaluation.environment
         return None
 
-    def _require_same_seeds(self) -> None:
-        names = self.config.seeds or ()
-        seeds = list(map(individual_id, read_seeds(names)))
-        begun = self.archive.seed_ids()
-        if begun != set(seeds[: len(begun)]):
-            raise ConfigError(
-                f"seeds=[{','.join(names)}]: {self.folder.path} began with other seeds, or with another text of these; "
-                "to search from these, begin a run of another name"
-            )
-
     def _publish(self, standstill: _Standstill) -> Waiting:
         """Put into pending/ what is to be measured, write the result so far, and say what is waited for."""
         stop, history = standstill.stop, standstill.search.memory.history
@@ -186,7 +175,7 @@ class MailboxSearch:
         return Waiting(
             run=self.folder,
             generation=standstill.state.generation if standstill.state.population else None,
-            prompts=self._prompts(stop.requests) if isinstance(stop, RepliesAwaited) else (),
+            prompts=self._prompts(stop) if isinstance(stop, RepliesAwaited) else (),
             candidates=tuple(map(individual_id, sources)),
             again=job.again,
             ended=stop.reason if over else "",
@@ -199,27 +188,30 @@ class MailboxSearch:
         if not isinstance(standstill.stop, EvaluationsAwaited | RepliesAwaited):  # each would be recorded as it grows
             record_sittings(self.archive, sittings, self._notes.append)
 
-    def _prompts(self, requests: Sequence[Request]) -> tuple[Prompt, ...]:
+    def _prompts(self, awaited: RepliesAwaited) -> tuple[Prompt, ...]:
         return tuple(
             Prompt(
                 number=request.number,
                 attempt=request.attempt,
                 text=request.prompt,
                 path=self.folder.outbox / mail_name(request.number, request.attempt),
+                unread=awaited.unread.get(request.number, ""),
             )
-            for request in requests
+            for request in awaited.requests
         )
 
-    def _given_up(self) -> set[Key]:
-        keys = (parse_json(event.record) for event in self.archive.events() if event.kind == GIVEN_UP_EVENT)
-        return {(number, attempt) for number, attempt in keys}
+    def _given_up(self) -> dict[Key, str]:
+        """Those that nobody will answer any more, and why a file that came was no reply; "" where none came."""
+        records = (parse_json(event.record) for event in self.archive.events() if event.kind == GIVEN_UP_EVENT)
+        return {(number, attempt): "".join(why) for number, attempt, *why in records}
 
-    def _give_up(self, requests: Sequence[Request]) -> None:
+    def _give_up(self, requests: Sequence[Request], unreadable: Mapping[Key, str]) -> None:
         with self.archive.transaction():
             for request in requests:
-                key = [request.number, request.attempt]
+                key = (request.number, request.attempt)
+                record = [*key, unreadable[key]] if key in unreadable else [*key]
                 name = mail_name(*key)
-                self.archive.record_event(EventRecord(kind=GIVEN_UP_EVENT, key=name, record=strict_json(key)))
+                self.archive.record_event(EventRecord(kind=GIVEN_UP_EVENT, key=name, record=strict_json(record)))
 
     def _remarks(self, inbox: Inbox) -> list[str]:
         """One sentence for each reply that was not taken, and why."""

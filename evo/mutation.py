@@ -1,9 +1,10 @@
 """The mutation operator: a child is what an answerer makes of one question about one parent, or about two."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Protocol
 
 from evo.answerers.answerer import Answerer, AnswererError, Reply, Request
@@ -27,20 +28,24 @@ ATTEMPTS = 2  # a reply that cannot be read is asked for once more, with the rea
 class RepliesAwaited(StopSearch):
     """Some replies will come later, and the generation is made again then.
 
-    `sources` are the children that the replies so far lead to: they may be measured meanwhile.
+    `sources` are the children that the replies so far lead to: they may be measured meanwhile. `unread` says by number
+    why the reply that came could not be read, so that it is asked for once more.
     """
 
-    def __init__(self, awaited: Sequence[ReplyAwaited], sources: Sequence[str]) -> None:
+    def __init__(
+        self, awaited: Sequence[ReplyAwaited], sources: Sequence[str], unread: Mapping[int, str] = MappingProxyType({})
+    ) -> None:
         first = awaited[0].path
         more = f" and {len(awaited) - 1} more" if len(awaited) > 1 else ""
         super().__init__(f"waiting for replies to {first.parent.name}/{first.name}{more}")
         self.requests = tuple(each.request for each in awaited)
         self.sources = tuple(sources)
+        self.unread = unread
         self._awaited = tuple(awaited)
 
     def beside(self, sources: Sequence[str]) -> "RepliesAwaited":
         """The same, with more sources that may be measured, before the others."""
-        return RepliesAwaited(self._awaited, [*sources, *self.sources])
+        return RepliesAwaited(self._awaited, [*sources, *self.sources], self.unread)
 
 
 class Asks(Protocol):
@@ -86,7 +91,8 @@ class Mutation:
         for attempt in range(ATTEMPTS):
             self._converse([each for each in conversations if attempt == 0 or each.to_be_asked_again], attempt)
         if awaited := [each.trouble for each in conversations if isinstance(each.trouble, ReplyAwaited)]:
-            raise RepliesAwaited(awaited, [each.answer.source for each in conversations if each.answer])
+            unread = {each.asked.number: each.unread.reason for each in conversations if each.unread}
+            raise RepliesAwaited(awaited, [each.answer.source for each in conversations if each.answer], unread)
         children = [self._child_of(conversation) for conversation in conversations]
         return [child for child in children if child is not None]
 

@@ -1,11 +1,14 @@
 """What would make a run pointless, found before anything is asked or measured."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from evo.choices import Settled
 from evo.config import AnswererKind, BackendKind, Config
 from evo.seeds import is_shipped, read_seed, read_seeds
 from evo.settings import ConfigError
+from fitness.backends.recorded import load_table
+from fitness.evaluation_key import source_sha256
 from fitness.faults import CandidateFault
 from fitness.manifest import read_manifest
 
@@ -19,6 +22,8 @@ def refuse_pointless(config: Config, settled: Settled, *, begun: bool = False) -
     if settled.backend is BackendKind.host and not config.backend.run_model_code:
         _refuse_native_code(config, seeds)
     sources = read_seeds(seeds)
+    if settled.backend is BackendKind.recorded and sources:
+        _refuse_seeds_not_in_table(Path(config.backend.table or ""), seeds, sources)
     if config.answerer.kind is AnswererKind.offline and sources and not any(map(_can_be_turned, sources)):
         raise ConfigError(
             f"seeds=[{','.join(seeds)}]: the offline answerer turns knobs, and no seed has one; "
@@ -39,6 +44,15 @@ def _refuse_native_code(config: Config, seeds: Sequence[str]) -> None:
                 f"seeds: {name} would run natively on the host backend, with your rights, and so would its children; "
                 "to allow that, add backend.run_model_code=true"
             )
+
+
+def _refuse_seeds_not_in_table(table: Path, seeds: Sequence[str], sources: Sequence[str]) -> None:
+    known = {evaluation.source_sha256 for evaluation in load_table(table)}
+    if known and known.isdisjoint(map(source_sha256, sources)):
+        raise ConfigError(
+            f"seeds=[{','.join(seeds)}]: not among the {len(known)} kernels of backend.table={table}, so that nothing "
+            "could be asked; name one that is by seeds=[FILE.cu], such as the seed of the run that was measured"
+        )
 
 
 def refuse_seeds_not_for_host(config: Config) -> None:

@@ -11,6 +11,7 @@ from evo.choices import Settled, settle
 from evo.config import Config, EvolutionKind
 from evo.console import RunConsole
 from evo.crowning import crown_best
+from evo.finished import amount_done, nothing_left
 from evo.loggers.reporting import open_report
 from evo.loop import evolve
 from evo.preflight import refuse_pointless
@@ -74,9 +75,9 @@ def _search(
     ):
         toolbox = search.toolbox(evaluator, voice, report=report)
         state = search.state()
+        before = amount_done(archive)
         if search.checkpoint:
-            made = search.memory.tracker.evaluations
-            voice.note(f"resumed after generation {state.generation}, with {made} evaluations made")
+            voice.note(f"resumed after generation {state.generation}, with {before[0]} evaluations made")
             for fault in archive.kernel_faults():
                 voice.note(fault)
         if config.evolution.kind is EvolutionKind.steady:
@@ -84,4 +85,6 @@ def _search(
         else:
             stop = evolve(state, toolbox)
         stop = crown_best(toolbox.crown, stop)
+        if search.checkpoint and stop.exit_code is None and amount_done(archive) == before:
+            voice.note(nothing_left(stop.reason, config.stop, str(folder.path)))
     return stop, search.result(state, stop)

@@ -10,6 +10,7 @@ from evo.answerers.answerer import Answerer
 from evo.choices import Settled
 from evo.config import Config
 from evo.console import RunConsole
+from evo.finished import refuse_less_than_made
 from evo.history import History
 from evo.judging import EvaluatesAll
 from evo.keeping import Keeper, newest_checkpoint
@@ -72,9 +73,12 @@ class Search:
 def prepare_search(
     config: Config, settled: Settled, bank: Bank, archive: Archive, folder: RunFolder, note: Callable[[str], None]
 ) -> Search:
-    """A new search, or the rest of the one that the folder holds. Raises CheckpointError."""
+    """A new search, or the rest of the one that the folder holds. Raises CheckpointError and ConfigError."""
     settings = fingerprint(as_begun(archive, fixed_settings(config, settled)))
     checkpoint = newest_checkpoint(folder, settings, note)
+    if checkpoint is not None:
+        made = archive.evaluation_count()
+        refuse_less_than_made(config.stop, evaluations=made, generations=checkpoint.generation)
     memory = Memory(
         archive=archive,
         history=History(),

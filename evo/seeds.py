@@ -20,7 +20,7 @@ def read_seeds(names: Sequence[str]) -> list[str]:
 def sown(names: Sequence[str], archive: ArchiveReader) -> list[Individual]:
     """The individuals that a run begins with, in the order of their names.
 
-    Raises ConfigError as `read_seeds`, and for another text than the run had begun with under that name.
+    Raises ConfigError as `read_seeds`, and for other texts than the run had begun with at these places.
     """
     recorded = (archive.individual(name) for name in archive.seed_ids())
     begun = {seed.birth: seed.id for seed in recorded}
@@ -28,13 +28,18 @@ def sown(names: Sequence[str], archive: ArchiveReader) -> list[Individual]:
         Individual.from_source(source, birth=-1 - place, generation=0, operator=SEED)
         for place, source in enumerate(read_seeds(names))
     ]
+    if len(begun) > len(seeds):
+        raise ConfigError(
+            f"seeds=[{','.join(names)}]: the run began with {len(begun)} seeds; name them all, or begin a run of "
+            "another name"
+        )
     for name, seed in zip(names, seeds, strict=True):
         expected = begun.get(seed.birth, seed.id)
         if seed.id != expected:
             raise ConfigError(
-                f"seeds: {kernel_path(name)} has changed since the run began with it: expected the text of {expected}, "
-                f"found {seed.id}; to go on, copy {expected}.cu from the run's kernels/ over it, or begin a run of "
-                "another name"
+                f"seeds: {kernel_path(name)} is not what the run began with: expected the text of {expected}, found "
+                f"{seed.id}; if it was edited, copy {expected}.cu from the run's kernels/ over it to go on; to search "
+                "from it as it is, begin a run of another name"
             )
     return seeds
 

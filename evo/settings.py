@@ -5,6 +5,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields, is_dataclass
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -108,6 +109,11 @@ def to_config(composed: DictConfig) -> Config:
         raise ConfigError(_one_line(error)) from error
     check_config(config)
     return config
+
+
+def quoted(path: Path) -> str:
+    """The path as a value that Hydra reads back as it stands."""
+    return "'" + str(path).replace("\\'", "\\\\'").replace("'", "\\'") + "'"
 
 
 def parse_overrides(overrides: Sequence[str]) -> list[Override]:

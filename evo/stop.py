@@ -80,6 +80,7 @@ class Standing:
 class Condition:
     """One stop condition: it holds once `value` of the standing reaches `limit`."""
 
+    key: str  # of StopConfig
     text: str
     limit: float | None
     value: Callable[[Standing], float]
@@ -94,18 +95,32 @@ class Condition:
 def conditions(limits: StopConfig) -> tuple[Condition, ...]:
     """The configured conditions, the goal first."""
     return (
-        Condition(text="target geomean", limit=limits.target_geomean, value=lambda s: s.best_geomean),
-        Condition(text="evaluation budget", limit=limits.evaluations, value=lambda s: s.evaluations),
-        Condition(text="generation budget", limit=limits.generations, value=lambda s: s.generation),
-        Condition(text="time budget (s)", limit=limits.wall_time_s, value=lambda s: s.elapsed_s),
-        Condition(text="spend budget (USD)", limit=limits.spend_usd, value=lambda s: s.spend_usd),
-        Condition(text="stall limit", limit=limits.stall_evaluations, value=lambda s: s.evaluations_since_best),
         Condition(
+            key="target_geomean", text="target geomean", limit=limits.target_geomean, value=lambda s: s.best_geomean
+        ),
+        Condition(key="evaluations", text="evaluation budget", limit=limits.evaluations, value=lambda s: s.evaluations),
+        Condition(key="generations", text="generation budget", limit=limits.generations, value=lambda s: s.generation),
+        Condition(key="wall_time_s", text="time budget (s)", limit=limits.wall_time_s, value=lambda s: s.elapsed_s),
+        Condition(key="spend_usd", text="spend budget (USD)", limit=limits.spend_usd, value=lambda s: s.spend_usd),
+        Condition(
+            key="stall_evaluations",
+            text="stall limit",
+            limit=limits.stall_evaluations,
+            value=lambda s: s.evaluations_since_best,
+        ),
+        Condition(
+            key="barren_generations",
             text="generations without a new candidate",
             limit=limits.barren_generations,
             value=lambda s: s.barren_generations,
         ),
     )
+
+
+def limit_behind(reason: str, limits: StopConfig) -> Condition | None:
+    """The condition that ends searches for this reason; None where another thing than a limit does."""
+    named = (condition for condition in conditions(limits) if reason.startswith(f"{condition.text} reached: "))
+    return next(named, None)
 
 
 def check(standing: Standing, limits: StopConfig) -> None:

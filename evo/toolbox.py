@@ -175,13 +175,15 @@ def build_toolbox(
 
 
 def _telling(memory: Memory, console: RunConsole, report: Report) -> Callable[[Individual, Evaluation], None]:
-    """Counts each evaluation, and tells a person and a logger of it."""
+    """Counts each evaluation, and tells a person and a logger of it, unless an earlier part of the run did."""
+    told = {score.individual_id for score in memory.archive.scores()}
 
     def on_judged(individual: Individual, evaluation: Evaluation) -> None:
         memory.tracker.judged(evaluation)
-        asked = memory.history.attempt_of(individual.id)
-        gain = memory.history.gain(asked) if asked else None
-        console.judged(individual.id, evaluation, memory.tracker, asked, gain, operator=individual.operator)
+        if individual.id not in told:
+            asked = memory.history.attempt_of(individual.id)
+            gain = memory.history.gain(asked) if asked else None
+            console.judged(individual.id, evaluation, memory.tracker, asked, gain, operator=individual.operator)
         report.judged(evaluation, memory.history, memory.tracker)
 
     return on_judged

@@ -191,6 +191,7 @@ class Auditor:
             Examination(
                 plan=plan, binaries={build.build: build.binary for build in compiled.builds},
                 settings=self._evaluator.settings, rng_seed=self._rng.getrandbits(SEED_BITS),
+                stack_bytes=compiled.stack_bytes,
             )
         )  # fmt: skip
 

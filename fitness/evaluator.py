@@ -1,6 +1,7 @@
 """From source text to Evaluation: the order of the stages, and what stands in the record when one of them fails."""
 
 import copy
+import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,10 +14,10 @@ from fitness.compiler import CompiledBuild, Compiler, require_kernels
 from fitness.correctness import SEED_BITS
 from fitness.evaluation import Environment, Evaluation, ScenarioTiming, Status, always_deterministic
 from fitness.evaluation_key import evaluation_key, source_sha256
-from fitness.faults import CandidateFault
+from fitness.faults import CandidateFault, DoubtfulFault
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import CONTRACT, read_manifest
-from fitness.measure import Job, Measured
+from fitness.measure import Job, Measured, ended_two_workers
 from fitness.plan import SuitePlan
 from fitness.planner import plan_suite
 from fitness.race import Bar
@@ -24,6 +25,8 @@ from fitness.roof import Roof
 from fitness.rules import check_rules
 from fitness.scenario import Suite
 from fitness.score import score_suite
+
+logger = logging.getLogger(__name__)
 
 
 class Measurer(Protocol):
@@ -57,6 +60,11 @@ class Compiled:
     def foretells_collapse(self) -> bool:
         """Whether the compiler said that it serialises the tensor cores' products: such builds run at half speed."""
         return any(foretells_collapse(advisory) for build in self.builds for advisory in build.report.advisories)
+
+    @property
+    def stack_bytes(self) -> int:
+        """Of a thread, of the kernel with most."""
+        return max((each.stack_bytes for build in self.builds for each in build.report.kernels), default=0)
 
 
 class Evaluator:
@@ -143,7 +151,7 @@ class Evaluator:
             futures = [threads.submit(self.compile, source) for source in sources]
             try:
                 for index, compiled in self._in_measuring_order(futures):
-                    done[index] = self.measure(compiled)
+                    done[index] = self._measure_patiently(compiled)
                     if on_done is not None:
                         on_done(index, done[index])
             finally:
@@ -206,8 +214,22 @@ class Evaluator:
         job = Job(
             plan=candidate.plan, binaries={build.build: build.binary for build in candidate.builds},
             settings=self._settings, rng_seed=self._rng.getrandbits(SEED_BITS), bar=self._bar,
+            stack_bytes=candidate.stack_bytes,
         )  # fmt: skip
         return self.record(candidate, self._worker.measure(job))
+
+    def _measure_patiently(self, candidate: Evaluation | Compiled) -> Evaluation:
+        """As `measure`, and once more after a fault that may be the candidate's doing: it is not to end a run."""
+        if isinstance(candidate, Evaluation):
+            return candidate
+        try:
+            return self.measure(candidate)
+        except DoubtfulFault as first:
+            logger.warning("measuring once more, for the worker failed: %s", first)
+            try:
+                return self.measure(candidate)
+            except DoubtfulFault as second:
+                return self.record(candidate, ended_two_workers((first, second)))
 
     def record(self, candidate: Compiled, measured: Measured) -> Evaluation:
         """The record of a candidate of which this was measured."""

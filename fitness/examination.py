@@ -33,6 +33,7 @@ class Examination:
     binaries: Mapping[Build, Path]
     settings: JudgeSettings
     rng_seed: int
+    stack_bytes: int = 0  # of a thread, of the kernel with most
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,5 +16,12 @@ class EnvironmentFault(Exception):
     """This machine, its set-up or the command line is at fault: no candidate may be blamed for it."""
 
 
+class DoubtfulFault(EnvironmentFault):
+    """It came once a candidate had run in the process, and may be its doing.
+
+    A second one of the same candidate is held against it, where a worker started well in between.
+    """
+
+
 class BaselineUnavailableError(EnvironmentFault):
     """The named baseline is not installed here, does not run on this device, or cannot compute a scenario."""

@@ -2,7 +2,7 @@
 
 import random
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from fitness.backends.backend import Backend
 from fitness.baselines.fastest import FastestSetting
 from fitness.correctness import check_suite
 from fitness.evaluation import ScenarioCheck, ScenarioTiming, Status
-from fitness.faults import CandidateFault
+from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, SuitePlan
 from fitness.race import Bar, require_reach
@@ -27,6 +27,7 @@ class Job:
     settings: JudgeSettings
     rng_seed: int
     bar: Bar | None = None  # what it has to be able to reach, or timing it ends
+    stack_bytes: int = 0  # of a thread, of the kernel with most
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +75,13 @@ def measure(job: Job, backend: Backend, baseline: FastestSetting, watch: Watch) 
         timings=tuple(timings) if status in (Status.PASSED, Status.STOPPED_EARLY) else (),
         check_s=(checked or end) - start, time_s=end - checked if checked else 0.0,
     )  # fmt: skip
+
+
+def ended_two_workers(faults: Sequence[EnvironmentFault]) -> Measured:
+    """What is kept of a candidate in whose hands two workers broke, one of which at least started well again."""
+    said = "; ".join(dict.fromkeys(map(str, faults)))
+    reason = f"it ended two workers, and one of them at least was well again at once: {said}"
+    return Measured(status=Status.RUNTIME_ERROR, reason=reason)
 
 
 def _demand_right(check: ScenarioCheck) -> None:

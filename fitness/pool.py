@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager, nullcontext
 from types import TracebackType
 from typing import Protocol, Self
 
-from fitness.evaluation import Evaluation, Status
+from fitness.evaluation import Evaluation
 from fitness.evaluator import Compiled, Evaluator, Measurer
 from fitness.faults import EnvironmentFault
-from fitness.measure import Measured
+from fitness.measure import ended_two_workers
 from fitness.race import Bar
 from fitness.scenario import Suite
 from fitness.worker import BaselineFacts
@@ -149,9 +149,7 @@ class PooledEvaluator:
     def _conclude(self, turn: "Future[Evaluation | None]", candidate: Compiled, outcome: "Future[Evaluation]") -> None:
         error = None if turn.cancelled() else turn.exception()
         if isinstance(error, TwoWorkersLost):
-            reason = f"it ended two workers, and one of them at least was well again at once: {error}"
-            refused = Measured(status=Status.RUNTIME_ERROR, reason=reason)
-            _end(outcome, self._evaluator.record(candidate, refused))
+            _end(outcome, self._evaluator.record(candidate, ended_two_workers([error])))
         else:
             _end(outcome, error or (None if turn.cancelled() else turn.result()))
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fitness.examination import Examination, Examined
-from fitness.faults import EnvironmentFault
+from fitness.faults import DoubtfulFault, EnvironmentFault
 from fitness.fork_server import start_fork_server
 from fitness.measure import Job, Measured
 from fitness.plan import Build
@@ -118,7 +118,7 @@ class RayWorker:
             reply = ray.get(getattr(self._running(), method).remote(*arguments))
         except RayError as error:
             self.close()
-            raise EnvironmentFault(f"a worker of the Ray cluster was lost: {_first_line(error)}") from error
+            raise DoubtfulFault(f"a worker of the Ray cluster was lost: {_first_line(error)}") from error
         if isinstance(reply, EnvironmentFault):
             raise reply
         return reply

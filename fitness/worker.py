@@ -5,6 +5,7 @@ on the host backend a candidate is native code with this user's rights.
 """
 
 import functools
+import os
 import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -17,11 +18,12 @@ from fitness.backends.backend import Backend
 from fitness.backends.host import HostBackend
 from fitness.baselines.fastest import FastestSetting
 from fitness.baselines.selection import build_baseline, check_baseline
+from fitness.device_errors import environments_error
 from fitness.evaluation import ScenarioCheck, Status
 from fitness.examination import Examination, Examined, examine
-from fitness.faults import EnvironmentFault
+from fitness.faults import DoubtfulFault, EnvironmentFault
 from fitness.measure import Job, Measured, measure
-from fitness.memory_faults import out_of_memory, takes_much
+from fitness.memory_faults import large_workspaces, out_of_memory, takes_much
 from fitness.process import Done, KillableProcess, ProcessDied, ProcessFailure, ProcessTimeout, Progress
 from fitness.process_limits import ProcessLimits
 from fitness.roof import Roof, measure_roof
@@ -42,7 +44,7 @@ class BackendKind(StrEnum):
     HOST = "host"
 
 
-class WorkerBroken(EnvironmentFault):
+class WorkerBroken(DoubtfulFault):
     """Our own code in the worker failed in a way that nobody foresaw."""
 
 
@@ -65,6 +67,10 @@ class DeviceSide:
     baseline: FastestSetting
 
 
+class Opening:
+    """The request to open the device and no more."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class BaselineFacts:
     """The baseline that the worker has, and the roof of its device."""
@@ -84,7 +90,8 @@ class Worker:
     def __init__(
         self, open_side: Callable[[], DeviceSide], *, limits: ProcessLimits, shares_memory: bool, device_index: int = 0
     ) -> None:
-        self._process = KillableProcess(functools.partial(_serve, open_side), limits=limits)
+        self._large = large_workspaces(limits, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        self._process = KillableProcess(functools.partial(_serve, open_side, self._large), limits=limits)
         self._shares_memory = shares_memory
         self._device_index = device_index
 
@@ -112,21 +119,24 @@ class Worker:
         return facts
 
     def measure(self, job: Job) -> Measured:
-        """The measurements, up to the candidate's first fault. Raises EnvironmentFault for any that is not its own."""
+        """The measurements, up to the candidate's first fault. Raises EnvironmentFault for any that is not its own.
+
+        DoubtfulFault is raised where it may be.
+        """
         steps: list[Step] = []
         try:
             measured = self._ask(job, steps)
         except ProcessFailure as failure:
-            return self._blame(failure, steps, job)
+            measured = self._blame(failure, steps, job)
         except WorkerBroken as broken:
-            if self._shares_memory and any(step.party is Party.CANDIDATE for step in steps):
+            if self._shares_memory:
                 reason = f"after it had run, its process was no longer of use: {str(broken).splitlines()[-1]}"
                 return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=_checks_of(steps))
             raise
         if not isinstance(measured, Measured):
             raise TypeError(f"the worker answered {measured!r} when asked to measure")
         if self._shares_memory or not measured.left_intact:
-            self._process.close()
+            self._replace(measured.reason)
         return measured
 
     def examine(self, job: Examination) -> Examined:
@@ -135,11 +145,11 @@ class Worker:
         try:
             examined = self._ask(job, steps)
         except ProcessFailure as failure:
-            return Examined(scaled_ms={}, fault=self._blame(failure, steps, job).reason)
+            examined = Examined(scaled_ms={}, fault=self._blame(failure, steps, job).reason)
         if not isinstance(examined, Examined):
             raise TypeError(f"the worker answered {examined!r} when asked to examine")
         if self._shares_memory or examined.fault:
-            self._process.close()
+            self._replace(examined.fault)
         return examined
 
     def abort(self) -> None:
@@ -158,7 +168,24 @@ class Worker:
     ) -> None:
         self.close()
 
-    def _ask(self, request: Job | Examination | Suite, steps: list[Step]) -> object:
+    def _replace(self, reason: str) -> None:
+        """End the process; where candidates use a device, have a fresh one open it, for a verdict may hang on that.
+
+        A GPU that falls off can give the error of a stray pointer, or none at all. Raises EnvironmentFault where the
+        device cannot be opened.
+        """
+        self._process.close()
+        if self._shares_memory:
+            return
+        try:
+            self._ask(Opening(), [])
+        except (ProcessFailure, EnvironmentFault) as trouble:
+            why = str(trouble).splitlines()[0]
+            raise EnvironmentFault(
+                f"the device cannot be opened again ({why}), so this is not held against the candidate: {reason}"
+            ) from trouble
+
+    def _ask(self, request: Job | Examination | Suite | Opening, steps: list[Step]) -> object:
         """The reply; the steps on the way to it are added to `steps`, for they tell more where none comes."""
 
         def heard(step: object) -> None:
@@ -168,6 +195,8 @@ class Worker:
         reply = self._process.request(request, deadline_s=_START_S, on_progress=heard)
         if isinstance(reply, EnvironmentFault):
             self._process.close()
+            if isinstance(reply, DoubtfulFault) and not _candidate_ran(steps):
+                raise EnvironmentFault(str(reply)) from reply
             raise reply
         return reply
 
@@ -176,7 +205,7 @@ class Worker:
         activity = steps[-1].activity if steps else "preparing the device and the baseline"
         checks = _checks_of(steps)
         parties = [step.party for step in steps]
-        if isinstance(failure, ProcessDied) and failure.cause == "SIGKILL" and not takes_much(job):
+        if isinstance(failure, ProcessDied) and failure.cause == "SIGKILL" and not takes_much(job, self._large):
             raise _environment_fault(failure, activity, _FROM_OUTSIDE) from failure  # no kernel can send that signal
         broken = isinstance(failure, ProcessDied) and failure.cause in _FAULT_SIGNALS
         if parties and parties[-1] is Party.CANDIDATE:
@@ -185,10 +214,15 @@ class Worker:
                 return Measured(status=Status.TIMEOUT, reason=reason, checks=checks)
             hint = " (a read or write outside the tensors?)" if broken else ""
             return Measured(status=Status.RUNTIME_ERROR, reason=f"{failure} while {activity}{hint}", checks=checks)
-        if self._shares_memory and isinstance(failure, ProcessDied) and Party.CANDIDATE in parties:
+        if self._shares_memory and isinstance(failure, ProcessDied) and _candidate_ran(steps):
             reason = f"{failure} {activity}: the candidate had run in it (a write outside the tensors?)"
             return Measured(status=Status.RUNTIME_ERROR, reason=reason, checks=checks)
-        raise _environment_fault(failure, activity) from failure
+        fault = _environment_fault(failure, activity)
+        raise (DoubtfulFault(str(fault)) if _candidate_ran(steps) else fault) from failure
+
+
+def _candidate_ran(steps: Sequence[Step]) -> bool:
+    return any(step.party is Party.CANDIDATE for step in steps)
 
 
 def _checks_of(steps: Sequence[Step]) -> tuple[ScenarioCheck, ...]:
@@ -227,8 +261,8 @@ def _environment_fault(failure: ProcessFailure, activity: str, hint: str = "") -
     return EnvironmentFault(f"the worker failed, and not by the candidate, {activity}: {failure}{hint}; {output}")
 
 
-def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
-    """Answer requests in the child until the parent closes its end."""
+def _serve(open_side: Callable[[], DeviceSide], large: int, connection: Connection) -> None:
+    """Answer requests in the child until the parent closes its end; `large` as `out_of_memory` takes it."""
     side: DeviceSide | None = None
     while True:
         request = connection.recv()
@@ -239,12 +273,16 @@ def _serve(open_side: Callable[[], DeviceSide], connection: Connection) -> None:
         except EnvironmentFault as fault:
             reply = fault
         except Exception as error:  # noqa: BLE001  # the worker's edge: whatever broke, the parent must hear of it
-            broken = WorkerBroken(f"the worker broke, and not by the candidate:\n{traceback.format_exc()}")
-            reply = out_of_memory(error, request) or broken
+            said = " ".join(str(error).split())[:300]
+            head = f"the worker broke, and not by the candidate: {type(error).__name__}: {said}"
+            broken = WorkerBroken(f"{head}\n{traceback.format_exc()}")
+            reply = out_of_memory(error, request, large) or environments_error(error) or broken
         connection.send(Done(reply))
 
 
-def _answer(request: Job | Examination | Suite, side: DeviceSide, connection: Connection) -> object:
+def _answer(request: Job | Examination | Suite | Opening, side: DeviceSide, connection: Connection) -> object:
+    if isinstance(request, Opening):
+        return request
     if isinstance(request, Suite):
         baseline = side.baseline.baseline
         check_baseline(baseline, request)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Generic, Protocol, Self, TypeVar
 
-from fitness.faults import BaselineUnavailableError, EnvironmentFault
+from fitness.faults import BaselineUnavailableError, DoubtfulFault, EnvironmentFault
 
 logger = logging.getLogger(__name__)
 
@@ -191,8 +191,9 @@ class WorkerPool(Generic[W]):
         turn.a_worker_came_back |= trouble is None
         if not again:
             both = TwoWorkersLost("; ".join(dict.fromkeys(map(str, turn.faults))))
-            # Two devices that stay broken say more of the machine than of the candidate.
-            _fail(turn, both if turn.a_worker_came_back else fault)
+            # Two devices that stay broken say more of the machine than of the candidate, and so does a full disk.
+            doubtful = all(isinstance(each, DoubtfulFault) for each in turn.faults)
+            _fail(turn, both if doubtful and turn.a_worker_came_back else fault)
         return trouble
 
     def _free(self, place: int) -> None:

@@ -4,9 +4,10 @@ A re-ask is 0007-1. The files hold plain text and nothing else: the prompt as it
 """
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from evo.answerers.answerer import AnswererError, Reply, Request, Usage
@@ -32,13 +33,16 @@ class ReplyAwaited(AnswererError):
 class MailboxAnswerer:
     """Answers with the replies that are in; writes every other prompt to the outbox, to be answered later.
 
-    `given_up` are those that nobody will answer any more. Neither they nor those answered stay in the outbox.
+    `given_up` are those that nobody will answer any more, each with why the file that came was no reply, or with "".
+    Neither they nor those answered stay in the outbox.
     """
 
-    def __init__(self, *, outbox: Path, replies: Mapping[Key, Reply], given_up: Collection[Key] = ()) -> None:
+    def __init__(
+        self, *, outbox: Path, replies: Mapping[Key, Reply], given_up: Mapping[Key, str] = MappingProxyType({})
+    ) -> None:
         self._outbox = outbox
         self._replies = replies
-        self._given_up = frozenset(given_up)
+        self._given_up = dict(given_up)
 
     @property
     def description(self) -> str:
@@ -52,15 +56,18 @@ class MailboxAnswerer:
             raise ReplyAwaited(request, write_prompt(self._outbox, request))
         _remove(self._outbox / mail_name(*key))
         if key in self._given_up:
-            raise AnswererError("no reply came", hint="the generation was finished without it", retryable=True)
+            why = self._given_up[key]
+            came = f"a reply came that could not be read: {why}" if why else "no reply came"
+            raise AnswererError(came, hint="the generation was finished without it", retryable=True)
         return self._replies[key]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Inbox:
-    """What lies in an inbox: replies, and one sentence for each file that is none."""
+    """What lies in an inbox: replies, why a file in a reply's place cannot be read, a sentence for any other file."""
 
     replies: Mapping[Key, Reply]
+    unreadable: Mapping[Key, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
 
 
@@ -93,19 +100,19 @@ def read_inbox(inbox: Path, *, model: str, used_tools: bool) -> Inbox:
 
     A file that holds nothing yet counts as not there: a shell makes it before the program that answers has begun.
     """
-    replies = {}
+    replies, unreadable = {}, {}
     notes = [f"{path} is left alone: no prompt has that name; expected one like 0007.md" for path in _strangers(inbox)]
     for number, attempt in waiting_replies(inbox):
         try:
             reply = read_reply_file(inbox, number, attempt, model=model, used_tools=used_tools)
         except AnswererError as error:
-            notes.append(str(error))
+            unreadable[number, attempt] = str(error)
             continue
         if reply.text.strip():
             replies[number, attempt] = reply
         else:
             notes.append(f"{inbox / mail_name(number, attempt)} is empty, and counts as not there yet")
-    return Inbox(replies=replies, notes=tuple(notes))
+    return Inbox(replies=replies, unreadable=unreadable, notes=tuple(notes))
 
 
 def read_reply_file(inbox: Path, number: int, attempt: int = 0, *, model: str, used_tools: bool) -> Reply:

@@ -39,6 +39,7 @@ from evo.settings import (
     each_variant,
     experiments_sweep,
     parse_overrides,
+    quoted,
     register_schema,
     to_config,
 )
@@ -112,7 +113,7 @@ def _single(overrides: list[str], console: Console) -> int:
     code, result_before = BAD_ENVIRONMENT, _written_at(folder.result)
     try:
         keep_words(folder, overrides)  # Hydra does so too, but shows its users the traceback of a disk without room
-        _hand_to_hydra([*overrides, f"hydra.run.dir={_quoted(folder.path)}"])
+        _hand_to_hydra([*overrides, f"hydra.run.dir={quoted(folder.path)}"])
         code = BAD_ENVIRONMENT if (left := exit_code(folder)) is None else left  # it could not be written
     finally:
         if config.resume is None and code >= BAD_ENVIRONMENT and not _began(folder, code):
@@ -173,8 +174,8 @@ def _sweep_to_launch(overrides: list[str], console: Console) -> tuple[Sweep, lis
 def _launch(sweep: Sweep, jobs: Sequence[RunFolder], launch: Sequence[str], console: Console) -> int:
     """Have Hydra launch the jobs, each in its folder, whatever becomes of the others; then say what did."""
     words = [
-        "-m", *launch, f"hydra.sweep.dir={_quoted(sweep.path.resolve())}", "hydra.sweep.subdir=${resume}",
-        "hydra.output_subdir=null", "resume=" + ",".join(_quoted(job.path.resolve()) for job in jobs),
+        "-m", *launch, f"hydra.sweep.dir={quoted(sweep.path.resolve())}", "hydra.sweep.subdir=${resume}",
+        "hydra.output_subdir=null", "resume=" + ",".join(quoted(job.path.resolve()) for job in jobs),
     ]  # fmt: skip
     launched = 0
     try:
@@ -188,11 +189,6 @@ def _launch(sweep: Sweep, jobs: Sequence[RunFolder], launch: Sequence[str], cons
             console.print(line, markup=False, highlight=False, soft_wrap=True)
     codes = [DID_NOT_END if row.exit_code is None else row.exit_code for row in rows]
     return max([launched, *codes])
-
-
-def _quoted(path: Path) -> str:
-    """The path as a value that Hydra reads back as it stands."""
-    return "'" + str(path).replace("\\'", "\\\\'").replace("'", "\\'") + "'"
 
 
 def _hand_to_hydra(arguments: Sequence[str]) -> int:

@@ -3,7 +3,8 @@
 from rich.console import Console
 from rich.text import Text
 
-from evo.mailbox_search import Waiting
+from evo.answerers.mailbox import mail_name
+from evo.mailbox_search import Prompt, Waiting
 
 _NAMES_SHOWN = 4
 
@@ -22,6 +23,7 @@ def _lines(waiting: Waiting) -> list[str]:
         names = _some([prompt.path.name for prompt in waiting.prompts])
         who = "" if waiting.model else " model=NAME"
         lines = [
+            *(_asked_again(prompt) for prompt in waiting.prompts if prompt.unread),
             f"{_count(len(waiting.prompts), 'prompt')} in {run.outbox}: {names}",
             f"put each reply into {run.inbox} under the same name, then: evo tell {run.path}{who}",
         ]
@@ -33,6 +35,11 @@ def _lines(waiting: Waiting) -> list[str]:
         what = "the seed: " if waiting.generation is None else ""
         return [f"{what}{_candidates(waiting)}: evo evaluate {run.path}, then: evo {then} {run.path}"]
     return [f"generation {waiting.generation} is complete; for the next questions: evo ask {run.path}"]
+
+
+def _asked_again(prompt: Prompt) -> str:
+    came = mail_name(prompt.number, prompt.attempt - 1)
+    return f"the reply {came} came and cannot be read: {prompt.unread}; {prompt.path.name} asks once more"
 
 
 def _candidates(waiting: Waiting) -> str:

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from evo.compare.runs import find_runs
 from evo.exported_table import gather_evaluations
+from evo.seed_words import seed_words
 from evo.settings import ConfigError
 from evo.suite_words import suite_words
 from fitness.backends.recorded import export_table
@@ -35,8 +36,9 @@ def table(arguments: Sequence[str], console: Console) -> int:
     kernels = len({evaluation.source_sha256 for evaluation in evaluations})
     said = f"{out}: {len(evaluations)} evaluations of {kernels} kernels on {evaluations[0].suite}; to search in it: "
     timed = next((evaluation for evaluation in evaluations if evaluation.speedups), evaluations[0])
-    measured = [*suite_words(list(runs.values()), timed), f"baseline={timed.environment.baseline}"]
-    words_to_use = shlex.join(["backend=recorded", f"backend.table={out}", *measured])
+    folders = list(runs.values())
+    begun = [*suite_words(folders, timed), f"baseline={timed.environment.baseline}", *seed_words(folders)]
+    words_to_use = shlex.join(["backend=recorded", f"backend.table={out}", *begun])
     console.print(Text(f"{said}evo evolve {words_to_use}"), soft_wrap=True)
     if kernels < _FEW:
         meets = f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there"

@@ -142,7 +142,7 @@ class _Chapters:
             if record.get("birth") is not None:
                 self._placed[record["number"]].by_hand.append(individual_id(record["source"]))
         else:
-            self._file(line, tuple(record) if event.kind == GIVEN_UP_EVENT else None)
+            self._file(line, tuple(record[:2]) if event.kind == GIVEN_UP_EVENT else None)
 
     def _file(self, line: Line, request: tuple[int, int] | None) -> None:
         if request is None:

@@ -5,7 +5,7 @@ that what is measured is the device's work and never the host's.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import cupy
@@ -19,8 +19,8 @@ from fitness.backends.cuda_scrubber import Scrubber, release_kept_lines
 from fitness.backends.leftovers import Leftovers
 from fitness.backends.nan_words import nan_generator
 from fitness.backends.tensor_maps import encode_tensor_map
-from fitness.evaluation import Status
-from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.device_errors import candidates_fault
+from fitness.faults import EnvironmentFault
 from fitness.parameters import pack_parameters
 from fitness.plan import LaunchPlan, ScenarioPlan
 from fitness.scenario import ElementType
@@ -58,6 +58,7 @@ class CudaBackend:
         self._renewer = ZoneRenewer()
         self._nans = nan_generator(self._device)
         self._clocks = _open_clocks(self._device)
+        torch.cuda.synchronize()  # a device that does not work is told here, before any candidate
 
     @property
     def device(self) -> torch.device:
@@ -65,7 +66,10 @@ class CudaBackend:
         return self._device
 
     def bind(self, plan: ScenarioPlan, binary: Path) -> "CudaBound":
-        """Load a build and lay out a scenario. Raises CandidateFault where the candidate is why that fails."""
+        """Load a build and lay out a scenario. Raises CandidateFault where the candidate is why that fails.
+
+        Raises the device's own error where memory runs out: whose fault that is depends on what was asked for.
+        """
         with _candidates_fault("loading it"):
             module = cupy.RawModule(path=str(binary))
             module.compile()  # CuPy is lazy: load now, not at the first launch
@@ -223,14 +227,9 @@ class _Launch:
             self._kernel(self._plan.grid, self._plan.block, self._arguments, shared_mem=self._plan.shared_bytes)
 
 
-@contextlib.contextmanager
-def _candidates_fault(activity: str) -> Iterator[None]:
-    """An error of the device within it is the candidate's; the context may be lost with it."""
-    try:
-        yield
-    except _DEVICE_ERRORS as error:
-        reason = str(error).splitlines()[0]
-        raise CandidateFault(Status.RUNTIME_ERROR, f"{activity} failed: {reason}") from error
+def _candidates_fault(activity: str) -> contextlib.AbstractContextManager[None]:
+    """An error of the device within it is the candidate's, where it can be; the context may be lost with it."""
+    return candidates_fault(activity, _DEVICE_ERRORS)
 
 
 def _lay_out(plan: ScenarioPlan, device: torch.device) -> tuple[dict[str, GuardedBuffer], Tensors]:

@@ -21,7 +21,7 @@ from fitness.backends.nan_words import nan_generator
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault, EnvironmentFault
 from fitness.parameters import pack_parameters
-from fitness.plan import ScenarioPlan, WorkspacePlan
+from fitness.plan import ScenarioPlan
 from fitness.scenario import ElementType, Scenario
 
 MAX_FLUSH_BYTES = 128 << 20
@@ -50,8 +50,8 @@ class HostBackend:
     def bind(self, plan: ScenarioPlan, binary: Path) -> "HostBound":
         """Load a build and lay out a scenario.
 
-        Raises CandidateFault for a build that does not load or workspaces that are too large, EnvironmentFault where
-        the scenario's own tensors find no memory.
+        Raises CandidateFault for a build that does not load, MemoryError where memory runs out: whose fault that is
+        depends on what was asked for.
         """
         if any(plan.tensor_maps):
             raise CandidateFault(Status.UNSUPPORTED, "tensor maps need a GPU; the host backend runs portable kernels")
@@ -81,7 +81,10 @@ class HostBound:
 
     def __init__(self, plan: ScenarioPlan, library: HostLibrary) -> None:
         self._buffers, self._tensors = _lay_out(plan.scenario)
-        self._workspaces = [None if spec is None else _workspace(i, spec) for i, spec in enumerate(plan.workspaces)]
+        self._workspaces = [
+            None if spec is None else _Workspace(buffer=GuardedBuffer(f"workspace {i}", spec.size), zeroed=spec.zeroed)
+            for i, spec in enumerate(plan.workspaces)
+        ]
         parameters = pack_parameters(
             **{name: buffer.address for name, buffer in self._buffers.items()},
             workspaces=[0 if workspace is None else workspace.buffer.address for workspace in self._workspaces],
@@ -211,18 +214,7 @@ def _lay_out(scenario: Scenario) -> tuple[dict[str, GuardedBuffer], Tensors]:
         "q": (dtype, queries), "k": (dtype, keys), "v": (dtype, keys), "o": (dtype, queries),
         "lse": (torch.float32, (scenario.batch, scenario.heads, scenario.seqlen_q)),
     }  # fmt: skip
-    try:
-        buffers = {
-            name: GuardedBuffer(name, dtype.itemsize * torch.Size(shape).numel())
-            for name, (dtype, shape) in kinds.items()
-        }
-    except MemoryError as error:
-        raise EnvironmentFault(f"scenario {scenario.name}: {error}; run fewer or smaller scenarios here") from error
+    buffers = {
+        name: GuardedBuffer(name, dtype.itemsize * torch.Size(shape).numel()) for name, (dtype, shape) in kinds.items()
+    }
     return buffers, Tensors(**{name: buffers[name].tensor(*kind) for name, kind in kinds.items()})
-
-
-def _workspace(index: int, spec: WorkspacePlan) -> _Workspace:
-    try:
-        return _Workspace(buffer=GuardedBuffer(f"workspace {index}", spec.size), zeroed=spec.zeroed)
-    except MemoryError as error:
-        raise CandidateFault(Status.RUNTIME_ERROR, str(error)) from error

@@ -11,7 +11,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
@@ -162,8 +162,8 @@ class HostCompiler:
             except subprocess.TimeoutExpired as error:
                 reason = f"compiling took longer than {self._timeout_s:g} s"
                 raise CandidateFault(Status.COMPILE_ERROR, reason) from error
-            finally:
-                if process.returncode is None:
+            finally:  # also where g++ has ended: if something killed it, cc1plus goes on, and the log with it
+                with suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
             words = log.text()
         ours = not _ITS_OWN_ERROR.search(words) and (_OUR_TROUBLE.search(words) or _bounded_by_others(words))

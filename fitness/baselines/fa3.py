@@ -23,8 +23,8 @@ class Fa3Baseline:
     """
 
     def __init__(self) -> None:
+        _require_hopper()  # first: no package helps on another GPU
         self._package, self._module = _find()
-        _require_hopper()
         self._version = importlib.metadata.version(self._package)
 
     @property

@@ -14,6 +14,8 @@ class Fa4Baseline:
     """FlashAttention-4's forward pass. Raises BaselineUnavailableError where it cannot be imported or run."""
 
     def __init__(self) -> None:
+        if not (torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)):
+            raise BaselineUnavailableError("baseline fa4: it needs a GPU of sm_90 or newer; choose baseline=sdpa")
         try:
             from flash_attn.cute import flash_attn_func
 
@@ -22,8 +24,6 @@ class Fa4Baseline:
             raise BaselineUnavailableError(
                 f"baseline fa4: {error}; install it with: pip install --pre flash-attn-4 'nvidia-cutlass-dsl[cu13]'"
             ) from error
-        if not (torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)):
-            raise BaselineUnavailableError("baseline fa4: it needs a GPU of sm_90 or newer; choose baseline=sdpa")
         self._attend = flash_attn_func
 
     @property

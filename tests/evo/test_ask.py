@@ -8,6 +8,7 @@ import yaml
 from by_files import OPTIONS, ByFiles, by_files, copied, evo, names
 from small_search import SEED
 
+from evo.data import kernel_path
 from evo.generation_gate import questions_begun_with
 from evo.mailbox_run import KNOBS_ONLY
 from population.archive import open_archive
@@ -204,10 +205,8 @@ def test_a_run_that_began_with_other_seeds_needs_another_name(run: ByFiles) -> N
     run.begin()
     said = run.ask("seeds=[tiled]")
     assert said.code == 2
-    assert said.errors == (
-        f"evo: seeds=[tiled]: {run.folder.path} began with other seeds, or with another text of these; to search from "
-        "these, begin a run of another name\n"
-    )
+    assert said.errors.startswith(f"evo: seeds: {kernel_path('tiled')} is not what the run began with: expected")
+    assert said.errors.endswith("; to search from it as it is, begin a run of another name\n")
     assert "the seed: 1 candidate waits" in run.ask().out
     run.evaluate()
     run.ask()
@@ -222,7 +221,15 @@ def test_a_seed_whose_text_has_changed_is_another(tmp_path: Path) -> None:
     run.begin(f"seeds=['{seed}']")
     seed.write_text(SEED.read_text(encoding="utf-8") + "// changed\n", encoding="utf-8")
     said = run.ask()
-    assert (said.code, "began with other seeds, or with another text of these" in said.errors) == (2, True)
+    before, now = individual_id(SEED.read_text(encoding="utf-8")), individual_id(seed.read_text(encoding="utf-8"))
+    assert said.code == 2
+    assert said.errors == (
+        f"evo: seeds: {seed} is not what the run began with: expected the text of {before}, found {now}; if it was "
+        f"edited, copy {before}.cu from the run's kernels/ over it to go on; to search from it as it is, begin a run "
+        "of another name\n"
+    )
+    seed.write_bytes((run.folder.kernels / f"{before}.cu").read_bytes())
+    assert "the seed: 1 candidate waits" in run.ask().out
 
 
 def test_what_the_host_backend_does_not_run_is_said_once_when_a_run_begins(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from small_search import MACHINE, small_config
 from evo.choices import Choice, settle
 from evo.config import AnswererConfig, AnswererKind, BackendConfig, BackendKind, BaselineConfig, BaselineKind, Config
 from evo.settings import ConfigError
-from fitness.faults import EnvironmentFault
+from fitness.faults import BaselineUnavailableError, EnvironmentFault
 from fitness.probe import Gpu, Machine
 
 H200 = Gpu(index=0, name="NVIDIA H200", capability=(9, 0), sm_count=132, memory_gib=139.0)
@@ -84,7 +84,26 @@ def test_a_recorded_table_needs_no_device() -> None:
 
 def test_a_baseline_that_was_named_is_not_replaced() -> None:
     named = replace(config(), baseline=BaselineConfig(kind=BaselineKind.fa3))
-    assert settle(named, ON_HOST).baseline is BaselineKind.fa3  # whether it is there is found out when it is built
+    assert settle(named, ON_GPU).baseline is BaselineKind.fa3  # whether it is there is found out when it is built
+    table = replace(named, backend=BackendConfig(kind=BackendKind.recorded, table="table.jsonl"))
+    assert settle(table, ON_HOST).baseline is BaselineKind.fa3
+
+
+@pytest.mark.parametrize("kind", [BaselineKind.fa3, BaselineKind.fa4, BaselineKind.cudnn])
+@pytest.mark.parametrize(
+    ("machine", "backend", "why"),
+    [
+        (ON_HOST, BackendKind.auto, "no GPU was found; use baseline=sdpa, or ask `evo doctor`"),
+        (replace(ON_HOST, gpu_trouble="the driver is old"), BackendKind.host, "the driver is old; use baseline=sdpa"),
+        (ON_GPU, BackendKind.host, "backend=host on the processor; use baseline=sdpa, or backend=cuda"),
+    ],
+)
+def test_a_baseline_that_runs_on_a_gpu_needs_one(
+    kind: BaselineKind, machine: Machine, backend: BackendKind, why: str
+) -> None:
+    named = replace(config(backend), baseline=BaselineConfig(kind=kind))
+    with pytest.raises(BaselineUnavailableError, match=f"^baseline={kind.value} runs on a GPU, and {why}"):
+        settle(named, machine)
 
 
 def test_the_offline_answerer_says_that_phrasing_has_no_effect() -> None:

@@ -8,8 +8,10 @@ from small_search import SOURCE, KnobJudge, run_part, small_config, snapshot
 from small_steady import go, steady
 
 from evo.config import Config
+from evo.seeds import sown
 from evo.settings import ConfigError
 from fitness.manifest import with_knobs
+from population.archive import open_archive
 from population.individual import individual_id
 from population.run_folder import RunFolder, create_run_folder
 
@@ -50,8 +52,9 @@ def test_the_seed_that_changed_is_named_with_the_way_back(tmp_path: Path, folder
         run_part(config, folder)
     before, now = individual_id(OTHER), individual_id(edited)
     assert str(error.value) == (
-        f"seeds: {tmp_path / 'two.cu'} has changed since the run began with it: expected the text of {before}, found "
-        f"{now}; to go on, copy {before}.cu from the run's kernels/ over it, or begin a run of another name"
+        f"seeds: {tmp_path / 'two.cu'} is not what the run began with: expected the text of {before}, found {now}; if "
+        f"it was edited, copy {before}.cu from the run's kernels/ over it to go on; to search from it as it is, begin "
+        "a run of another name"
     )
     assert sorted(folder.kernels.iterdir()) == kernels  # nothing of the other text is kept
     (tmp_path / "two.cu").write_bytes((folder.kernels / f"{before}.cu").read_bytes())
@@ -62,8 +65,18 @@ def test_seeds_that_changed_places_are_told_of(tmp_path: Path, folder: RunFolder
     config = begun(tmp_path, folder)
     (tmp_path / "one.cu").write_text(OTHER, encoding="utf-8")
     (tmp_path / "two.cu").write_text(SOURCE, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"one\.cu has changed since the run began with it: expected the text of k"):
+    with pytest.raises(ConfigError, match=r"one\.cu is not what the run began with: expected the text of k"):
         run_part(config, folder)
+
+
+def test_one_seed_fewer_is_told_of(tmp_path: Path, folder: RunFolder) -> None:
+    config = begun(tmp_path, folder)
+    with open_archive(folder) as archive, pytest.raises(ConfigError) as error:
+        sown([str(tmp_path / "one.cu")], archive)
+    assert str(error.value) == (
+        f"seeds=[{tmp_path / 'one.cu'}]: the run began with 2 seeds; name them all, or begin a run of another name"
+    )
+    assert run_part(config, folder).reason == "generation budget reached: 1 of 1"
 
 
 def test_a_steady_search_says_the_same(tmp_path: Path, folder: RunFolder) -> None:
@@ -73,7 +86,7 @@ def test_a_steady_search_says_the_same(tmp_path: Path, folder: RunFolder) -> Non
     with pytest.raises(Killed):
         go(config, folder, DyingJudge())
     seed.write_text(OTHER, encoding="utf-8")
-    with pytest.raises(ConfigError, match=r"one\.cu has changed since the run began with it"):
+    with pytest.raises(ConfigError, match=r"one\.cu is not what the run began with"):
         go(config, folder)
 
 

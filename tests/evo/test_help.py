@@ -91,6 +91,14 @@ def test_the_defaults_of_the_other_commands_are_theirs() -> None:
     assert compose_config([]).evolution.lambda_ == 6
 
 
+def test_ask_tells_of_what_a_run_by_files_cannot_begin_without() -> None:
+    told = [word.name for word in HELP_PAGES["ask"].words]
+    assert told == ["RUN", "n=8", "seeds", "suite", "answerer.model"]
+    [beginning, _] = HELP_PAGES["ask"].examples
+    options = {override.get_key_element() for override in parse_overrides(beginning.split()[4:])}
+    assert options == {"seeds", "suite", "answerer.model"}
+
+
 @pytest.mark.parametrize("example", HELP_PAGES["evolve"].examples)
 def test_examples_of_evolve_are_options(example: str) -> None:
     words = [word for word in example.split()[2:] if word != "-m"]

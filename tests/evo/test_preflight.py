@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small_search import MACHINE
+from small_search import MACHINE, SEED, write_table
 
 from evo.choices import settle
 from evo.config import Config
@@ -48,6 +48,17 @@ def test_a_seed_of_the_users_own_runs_on_the_host_by_the_users_word_alone(own: P
     with pytest.raises(ConfigError, match=r"own\.cu would run natively on the host backend.*run_model_code=true"):
         checked(f"seeds=[{own}]")
     checked(f"seeds=[{own}]", "backend.run_model_code=true")
+
+
+def test_a_table_that_holds_no_seed_is_refused_with_the_word_to_say(tmp_path: Path) -> None:
+    table, seed = write_table(tmp_path / "table.jsonl"), tmp_path / "tiled.cu"
+    seed.write_text((seed_folder() / "tiled.cu").read_text(encoding="utf-8"), encoding="utf-8")
+    looked_up = ("backend=recorded", f"backend.table={table}")
+    expected = rf"seeds=\[{seed}\]: not among the \d+ kernels of backend.table={table}, .* name one that is by seeds="
+    with pytest.raises(ConfigError, match=expected):
+        checked(f"seeds=[{seed}]", *looked_up)
+    checked(f"seeds=[{seed},{SEED}]", *looked_up)
+    checked(f"seeds=[{seed}]", *looked_up, begun=True)
 
 
 def test_a_models_code_runs_on_the_host_by_the_users_word_alone() -> None:

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from audited_judge import failed_check
 from rich.console import Console
-from small_search import MACHINE, SEED, judge_knobs, run_part, small_config, snapshot
+from small_search import MACHINE, SOURCE, judge_knobs, run_part, small_config, snapshot
 
 from evo.audits import AUDIT_EVENT
 from evo.commands.table import table
 from evo.exported_table import gather_evaluations
 from evo.run import run_search
+from evo.seed_words import seed_words
 from evo.settings import ConfigError, compose_config
 from evo.suite_words import suite_words
 from evo.suites import load_suite, to_suite
@@ -23,7 +24,7 @@ from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.evaluation import Evaluation, Status
 from population.archive import open_archive
 from population.atomic_file import parse_json, strict_json
-from population.individual import Individual
+from population.individual import Individual, individual_id
 from population.records import EvaluationRecord, EventRecord
 from population.run_folder import RunFolder, create_run_folder
 
@@ -81,12 +82,26 @@ def test_the_command_that_is_named_searches_in_the_table_of_a_suite_of_ones_own(
     words = options_told(tmp_path, str(tmp_path / "t.jsonl"))
     assert words[:2] == ["backend=recorded", f"backend.table={tmp_path}/t.jsonl"]
     assert words[2:4] == ['suite.name="tiny"', "suite.edges=false"]
-    config = compose_config([*words, f"seeds=[{SEED}]", "stop.evaluations=1"])
+    config = compose_config([*words, "stop.evaluations=1"])
     assert to_suite(config.suite) == to_suite(small_config().suite)
+    [seed_file] = config.seeds or ()
+    assert Path(seed_file) == (run.kernels / f"{individual_id(SOURCE)}.cu").relative_to(tmp_path)
     again = create_run_folder(tmp_path / "runs", "again")
-    outcome = run_search(config, MACHINE, again, Console(file=io.StringIO()))
+    with contextlib.chdir(tmp_path):
+        outcome = run_search(config, MACHINE, again, Console(file=io.StringIO()))
     [seed, *_] = gather_evaluations({"first": run})
     assert outcome.result["seed"]["geomean"] == seed.geomean
+
+
+def test_the_seeds_of_a_run_in_a_folder_of_any_name_are_read_back(tmp_path: Path, run: RunFolder) -> None:
+    moved = RunFolder(run.path.rename(tmp_path / "a, 'b'=[c]"))
+    [word] = seed_words([moved])
+    assert compose_config([word]).seeds == [str(moved.kernels / f"{individual_id(SOURCE)}.cu")]
+
+
+def test_a_run_without_its_seeds_files_names_none(run: RunFolder) -> None:
+    (run.kernels / f"{individual_id(SOURCE)}.cu").unlink()
+    assert seed_words([run]) == []
 
 
 def test_a_shipped_suite_is_named_and_one_that_only_has_its_name_is_not(tmp_path: Path, run: RunFolder) -> None:

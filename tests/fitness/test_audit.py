@@ -8,7 +8,7 @@ import pytest
 
 from fitness.audit import Auditor, FullSuite, scaled
 from fitness.audit_record import Finding
-from fitness.evaluation import Status
+from fitness.evaluation import KernelResources, Status
 from fitness.examination import BulkTiming, Examined
 from fitness.faults import BaselineUnavailableError
 from fitness.judge_settings import JudgeSettings
@@ -66,6 +66,21 @@ def auditor(device, *, on_gpu=True, full=None, roof=None, compiler=None):
 def audited(device, word="right", **rest):
     auditing, judge = auditor(device, **rest)
     return {check.name: check for check in auditing.audit(source(word), judge.evaluate(source(word)))}
+
+
+def test_an_examination_tells_the_largest_stack_of_a_kernel():
+    class Compiler(FakeCompiler):
+        def compile(self, text, builds):
+            kernel = KernelResources(
+                kernel="attention", registers=8, spill_store_bytes=0, spill_load_bytes=0, stack_bytes=400_000,
+                shared_bytes=0,
+            )  # fmt: skip
+            compiled = super().compile(text, builds)
+            return tuple(replace(each, report=replace(each.report, kernels=(kernel,))) for each in compiled)
+
+    device = Device()
+    audited(device, compiler=Compiler())
+    assert {job.stack_bytes for job in device.examined} == {400_000}
 
 
 def test_on_a_gpu_every_check_is_made_or_says_why_not():

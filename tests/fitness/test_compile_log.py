@@ -2,7 +2,7 @@
 
 import pytest
 
-from fitness.compile_log import advisories, foretells_collapse, kernel_resources, readable_errors
+from fitness.compile_log import advisories, clashing_flag, foretells_collapse, kernel_resources, readable_errors
 from fitness.evaluation import KernelResources
 
 SPILLING = """\
@@ -195,3 +195,42 @@ def test_a_log_that_names_no_line_of_the_source_still_gives_a_reason():
     assert readable_errors("/etc/passwd(1): error: x\n") == (
         "the compiler refused the source, and its messages name no line of it"
     )
+
+
+IN_HEADER = """\
+attention.cuh(48): error: expected an identifier
+      int seqlen_q;
+          ^
+
+"""
+OWN = """\
+candidate.cu(3): error: identifier "nothing" is undefined
+  p.lse[0] = WIDTH + nothing;
+                     ^
+
+"""
+WARNING = """\
+attention.cuh(48): warning #177-D: variable "seqlen_q" was declared but never referenced
+      int seqlen_q;
+          ^
+
+"""
+
+
+@pytest.mark.parametrize(
+    ("log", "names", "clash"),
+    [
+        (IN_HEADER, ["WIDTH", "seqlen_q"], "seqlen_q"),
+        (OWN + WARNING + IN_HEADER, ["WIDTH", "seqlen_q"], "seqlen_q"),
+        (IN_HEADER, ["int", "seqlen_q"], "int"),  # the first of the flags, whichever of them it was
+        (IN_HEADER, ["seqlen", "q", "WIDTH"], ""),  # a part of a name is none
+        (OWN, ["WIDTH"], ""),  # the candidate may use its flags as it likes
+        (WARNING, ["seqlen_q"], ""),
+        ("attention.cuh(48): error: expected an identifier\n", ["seqlen_q"], ""),
+        ("attention.cuh(48): error: seqlen_q\n      int other;\n", ["seqlen_q"], ""),
+        ("", ["seqlen_q"], ""),
+        (IN_HEADER, [], ""),
+    ],
+)
+def test_a_flag_clashes_where_a_headers_line_with_an_error_has_its_name(log, names, clash):
+    assert clashing_flag(log, names) == clash

@@ -43,10 +43,10 @@ def cache_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("cache")
 
 
-def nvrtc_compiler(folder, timeout_s=60.0):
+def nvrtc_compiler(folder, timeout_s=60.0, memory_bytes=4 << 30):
     return NvrtcCompiler(
         arch="sm_90a", include_dir=INCLUDE_DIR, cache=BuildCache(folder), processes=2, timeout_s=timeout_s,
-        memory_bytes=4 << 30,
+        memory_bytes=memory_bytes,
     )  # fmt: skip
 
 
@@ -165,6 +165,16 @@ def test_a_compile_that_never_ends_is_killed_and_the_next_one_answered(compiler,
     (compiled,) = compiler.compile(KERNEL.format("o[0] = i;"), ONE)
     assert compiled.report.kernels[0].kernel == "k"
     impatient.close()
+
+
+def test_a_source_that_takes_the_compilers_memory_is_refused_and_the_next_one_answered(compiler, tmp_path):
+    small = nvrtc_compiler(tmp_path, memory_bytes=512 << 20)
+    fault = refusal(small, BOMB)
+    assert fault.status is Status.COMPILE_ERROR
+    assert "out of memory" in fault.reason.splitlines()[0]
+    [built] = small.compile(KERNEL.format("o[0] = i;"), ONE)
+    assert [each.kernel for each in built.report.kernels] == ["k"]
+    small.close()
 
 
 def test_endless_recursion_is_a_readable_error(compiler):

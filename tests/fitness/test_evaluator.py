@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from fitness.compiler import CompiledBuild
-from fitness.evaluation import BuildReport, Environment, Evaluation, ScenarioTiming, Status
+from fitness.evaluation import BuildReport, Environment, Evaluation, KernelResources, ScenarioTiming, Status
 from fitness.evaluator import Evaluator, Target
-from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.faults import CandidateFault, DoubtfulFault, EnvironmentFault
 from fitness.judge_settings import JudgeSettings
 from fitness.measure import Measured
 from fitness.scenario import Suite
@@ -219,6 +219,66 @@ def test_an_environments_fault_stops_it_all_and_blames_no_candidate(word):
     with pytest.raises(EnvironmentFault, match=r"no space left|gone"):
         judge.evaluate_all([source("right"), source(word), source("right")], lambda *done: heard.append(done))
     assert [evaluation.status for _, evaluation in heard] == [Status.PASSED]
+
+
+class Failing(FakeWorker):
+    """Raises what is left of `faults`, one a candidate named deadly."""
+
+    def __init__(self, *faults):
+        super().__init__()
+        self.faults = list(faults)
+
+    def measure(self, job):
+        found = super().measure(job)
+        if self.faults and next(iter(job.binaries.values())).name == "deadly":
+            raise self.faults.pop(0)
+        return found
+
+
+SOURCES = [source(word) for word in ("right", "deadly", "right too")]
+
+
+def test_a_candidate_that_ends_two_workers_is_a_runtime_error_and_ends_no_run():
+    worker = Failing(DoubtfulFault("the reference crashed"), DoubtfulFault("the baseline crashed"))
+    found = evaluator(worker).evaluate_all(SOURCES)
+    assert [each.status for each in found] == [Status.PASSED, Status.RUNTIME_ERROR, Status.PASSED]
+    assert found[1].reason == (
+        "it ended two workers, and one of them at least was well again at once: the reference crashed; the baseline "
+        "crashed"
+    )
+    assert [build.name for build in found[1].builds] == ["all", "all"]
+
+
+def test_one_that_met_a_failing_worker_once_is_measured_by_the_next():
+    worker = Failing(DoubtfulFault("the driver gave up"))
+    assert [each.status for each in evaluator(worker).evaluate_all(SOURCES)] == [Status.PASSED] * 3
+    assert len(worker.jobs) == 4
+
+
+@pytest.mark.parametrize("before", [[], [DoubtfulFault("the driver gave up")]])
+def test_what_no_candidate_can_cause_is_raised_at_once(before):
+    worker = Failing(*before, EnvironmentFault("no GPU here"))
+    with pytest.raises(EnvironmentFault, match="no GPU here"):
+        evaluator(worker).evaluate_all(SOURCES)
+    assert worker.faults == []
+
+
+def test_the_job_tells_the_largest_stack_of_a_kernel():
+    class Compiler(FakeCompiler):
+        def compile(self, text, builds):
+            first, *rest = super().compile(text, builds)
+            kernels = tuple(
+                KernelResources(
+                    kernel=name, registers=8, spill_store_bytes=0, spill_load_bytes=0, stack_bytes=stack, shared_bytes=0
+                )
+                for name, stack in (("attention", 64), ("other", 400_000), ("third", 32))
+            )
+            return (replace(first, report=replace(first.report, kernels=kernels)), *rest)
+
+    worker = FakeWorker()
+    for compiler in (FakeCompiler(), Compiler()):
+        evaluator(worker, compiler).evaluate(source("right"))
+    assert [job.stack_bytes for job in worker.jobs] == [0, 400_000]
 
 
 def test_inputs_are_secret_unless_a_generator_is_given():

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from fitness.evaluation import Status
-from fitness.faults import EnvironmentFault
+from fitness.faults import DoubtfulFault, EnvironmentFault
 from fitness.pool import PooledEvaluator
 from fitness.race import Bar
 from fitness.worker_pool import WorkerPool
@@ -121,7 +121,7 @@ def test_what_a_worker_died_of_by_itself_is_measured_by_another():
 
 
 def test_a_candidate_that_ends_two_workers_is_a_runtime_error_with_that_reason():
-    deadly = {"wrong": EnvironmentFault("the driver gave up")}
+    deadly = {"wrong": DoubtfulFault("the driver gave up")}
     workers = [PoolWorker(deadly) for _ in range(3)]
     with pooled(workers) as judge:
         found = judge.evaluate_all(SOURCES)
@@ -133,6 +133,50 @@ def test_a_candidate_that_ends_two_workers_is_a_runtime_error_with_that_reason()
         Status.PASSED, Status.COMPILE_ERROR, Status.PASSED, Status.PASSED, Status.PASSED,
     ]  # fmt: skip
     assert sum(words(worker).count("wrong") for worker in workers) == 2
+
+
+def test_what_no_candidate_can_bring_about_is_never_held_against_one():
+    workers = [PoolWorker({"wrong": EnvironmentFault("the disk is full")}) for _ in range(3)]
+    with pooled(workers) as judge, pytest.raises(EnvironmentFault, match="the disk is full"):
+        judge.evaluate_all(SOURCES)
+    assert sum(words(worker).count("wrong") for worker in workers) == 2
+
+
+def test_a_candidate_of_which_the_compiler_foretells_a_collapse_waits_for_all_others():
+    compiled, at_work = [], threading.Event()
+
+    class Compiler(FakeCompiler):
+        def compile(self, text, builds):
+            if text != source("first"):
+                assert at_work.wait(PATIENCE_S)
+            compiled.append(text)
+            return super().compile(text, builds)
+
+    class Worker(PoolWorker):
+        def measure(self, job):
+            if words(self) == []:
+                at_work.set()
+                assert waiting.wait(PATIENCE_S), "not all of them came to wait"
+            return super().measure(job)
+
+    waiting = threading.Event()
+
+    class Pool(WorkerPool):
+        submitted = 0
+
+        def submit(self, work, **order):
+            turn = super().submit(work, **order)
+            Pool.submitted += 1
+            if Pool.submitted == 4:
+                waiting.set()
+            return turn
+
+    worker = Worker()
+    judge = PooledEvaluator(evaluator(worker, Compiler()), Pool([worker], ready), compile_threads=1)
+    with judge:
+        judge.evaluate_all([source(word) for word in ("first", "serial", "right", "right too")])
+    assert compiled == [source(word) for word in ("first", "serial", "right", "right too")]
+    assert words(worker) == ["first", "right", "right too", "serial"]
 
 
 def test_with_no_worker_left_the_fault_comes_after_what_could_be_done():

@@ -5,7 +5,7 @@ from collections import Counter
 
 import pytest
 
-from fitness.faults import BaselineUnavailableError, EnvironmentFault
+from fitness.faults import BaselineUnavailableError, DoubtfulFault, EnvironmentFault
 from fitness.worker_pool import TurnDropped, TwoWorkersLost, WorkerPool
 
 PATIENCE_S = 20.0  # before a test gives up on what never comes
@@ -35,13 +35,13 @@ def ready(hand):
 
 
 def fails(hand):
-    raise EnvironmentFault(f"{hand.name} failed")
+    raise DoubtfulFault(f"{hand.name} failed")
 
 
 def breaks(hand):
     """Fails, and its device stays broken."""
     hand.dead = True
-    raise EnvironmentFault(f"{hand.name} broke")
+    raise DoubtfulFault(f"{hand.name} broke")
 
 
 @pytest.fixture
@@ -125,6 +125,20 @@ def test_what_ends_two_workers_is_not_tried_on_a_third(pool, hands):
         result(pool.submit(deadly))
     assert len(tries) == 2
     assert result(pool.submit(lambda hand: "well")) == "well"  # both came back
+
+
+def test_two_faults_that_nothing_it_ran_can_bring_about_are_told_as_they_are(pool):
+    faults = [DoubtfulFault("the driver gave up"), EnvironmentFault("the disk is full")]
+
+    def meets(_hand, left):
+        raise left.pop()
+
+    for order in (faults, faults[::-1]):
+        left = [*order]
+        with pytest.raises(EnvironmentFault) as fault:
+            result(pool.submit(lambda hand, left=left: meets(hand, left)))
+        assert fault.value is order[0]
+        assert not isinstance(fault.value, TwoWorkersLost)
 
 
 def test_a_worker_that_cannot_be_started_again_leaves_and_its_turn_goes_to_another(pool, hands):

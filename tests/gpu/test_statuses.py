@@ -1,7 +1,9 @@
 """What becomes of candidates that break things on a real device, and of the candidates after them."""
 
 import pytest
+import torch
 
+from fitness.device_errors import environments_error
 from fitness.evaluation import Status
 from tests.gpu.sources import replaced, rows, shape
 
@@ -12,6 +14,11 @@ ENDLESS = "while (clock64() != -1) {}"  # a loop on a volatile variable of its o
 NULL_PAGE = "*reinterpret_cast<volatile int*>(16) = 1;"
 FAR_AWAY = "params.o[int64_t(1) << 44] = to_element(1.0f);"
 HUGE_WORKSPACE = '[[workspace]]\nbytes = "1099511627776"\n\n[[launch]]'  # a TiB
+LARGE_WORKSPACE = HUGE_WORKSPACE.replace("1099511627776", "32212254720")  # 30 GiB, which a device has
+DEEP_STACK = """
+    volatile float deep[120000];
+    for (int i = 0; i < 120000; ++i) deep[(i * 7 + row) % 120000] = i;
+    if (deep[row] < 0.0f) return;"""  # 480 kB for each thread that the device can hold: 121 GiB
 NAN = "__int_as_float(0x7fc00000)"
 MEAN_OF_V = """
     for (int d = 0; d < HEAD_DIM; ++d) {
@@ -28,7 +35,8 @@ BROKEN = (
     (rows("at first", NULL_PAGE), Status.RUNTIME_ERROR, "illegal"),
     (rows("at first", FAR_AWAY), Status.RUNTIME_ERROR, "illegal"),
     (replaced(rows(), 'block = ["64"]', 'block = ["1024"]'), Status.RUNTIME_ERROR, "launching it failed"),
-    (replaced(rows(), "[[launch]]", HUGE_WORKSPACE), Status.RUNTIME_ERROR, "allocating its workspaces failed"),
+    (replaced(rows(), "[[launch]]", HUGE_WORKSPACE), Status.RUNTIME_ERROR, "its workspaces of 1.02e+03 GiB"),
+    (replaced(rows("at first", DEEP_STACK), "[[launch]]", LARGE_WORKSPACE), Status.RUNTIME_ERROR, "bytes of stack for"),
 )
 
 
@@ -43,6 +51,15 @@ def test_after_each_broken_candidate_the_next_is_judged_rightly_in_a_fresh_proce
         pids.append(worker.pid)
     assert None not in pids
     assert len(set(pids)) == len(pids)
+
+
+def test_errors_of_cupy_and_torch_tell_their_number(machine):
+    import cupy
+
+    for ask in (cupy.cuda.runtime.setDevice, torch.cuda.set_device):
+        with pytest.raises(RuntimeError) as error:
+            ask(99)
+        assert "failed with INVALID_DEVICE, which no kernel can" in str(environments_error(error.value))
 
 
 def test_a_candidate_that_is_merely_wrong_leaves_the_process_running(judge, worker):

@@ -361,6 +361,14 @@ def test_a_compiler_that_is_killed_once_is_run_again(tmp_path, how):
 
 
 @needs_gxx
+def test_what_a_killed_compiler_had_started_is_ended_with_it(tmp_path):
+    """As g++ starts cc1plus, which holds the log open and goes on by itself."""
+    orphaned = killed_gxx(tmp_path, 1, f"( sleep 20; touch {tmp_path}/outlived ) & kill -9 $$")
+    assert make_compiler(tmp_path / "cache", gxx=orphaned).compile(candidate(), (BF16,))
+    assert not (tmp_path / "outlived").exists()
+
+
+@needs_gxx
 def test_a_compiler_that_is_killed_twice_is_the_candidates_fault_for_now(tmp_path):
     killed = killed_gxx(tmp_path, 2, f"echo '{KILLED}' >&2; exit 1")
     fault = fault_of(make_compiler(tmp_path / "cache", gxx=killed), candidate())
