@@ -73,6 +73,33 @@ def test_runs_that_have_measured_seeds_alone_are_one_where_they_are_of_equal_set
         require_different({"a": runs["a"], "grown": write_run(here, "grown", [0.5, 0.6])})
 
 
+def test_all_that_are_told_twice_are_named_at_once(here: Path) -> None:
+    for folder, geomeans in (("a", [0.5, 0.6]), ("b", [0.5, 0.6]), ("c", [0.5, 0.7]), ("d", [0.5, 0.7])):
+        write_run(here / "all" / folder, "same", geomeans)
+    assert refusal("all") == (
+        "evo: compare: all/a/same and all/b/same are one run, told twice, and so are all/c/same and all/d/same: equal "
+        "settings, equal attempts and, to the last digit, equal evaluations; leave one of them out, by naming the "
+        "others\n"
+    )
+
+
+def test_two_searches_in_a_table_from_one_rng_seed_are_told_why_they_are_alike(here: Path) -> None:
+    looked_up = {"backend": "recorded", "rng_seed": 7}
+    for folder in ("a", "b"):
+        write_run(here / folder, "same", [0.5, 0.6], settings=looked_up)
+    said = refusal("a/same", "b/same")
+    assert "compare: a/same and b/same are one run, told twice: equal settings" in said
+    assert said.endswith(
+        ". A search in a table comes to the same whenever it is made with rng_seed=7: give each run its own rng_seed\n"
+    )
+
+
+def test_runs_that_have_measured_nothing_are_not_one_another(here: Path) -> None:
+    for folder in ("a", "b"):
+        write_run(here / folder, "same", [])
+    assert "nothing was measured in this run" in refusal("a/same", "b/same")
+
+
 def test_two_settings_on_one_table_are_two_runs_though_they_agree_in_all_they_did(here: Path) -> None:
     for name, mu in (("a", 1), ("b", 8)):
         write_run(here / name, "same", [0.5, 0.6], settings={"evolution.mu": mu})
