@@ -24,7 +24,9 @@ from fitness.process_limits import ProcessLimits
 from fitness.ptx import addresses_constants, only_read
 
 _START_S = 60.0
-_JUDGEMENT = "3"  # part of a build's key: change it with what a build is, or is refused for
+_MAX_KERNELS = 64  # each is reported in every build's record
+_MAX_NAME = 1000  # characters, of a kernel
+_JUDGEMENT = "4"  # part of a build's key: change it with what a build is, or is refused for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,6 +237,10 @@ def _judge(product: nvrtc.Product, build: Build) -> BuildReport:
     cubin = read_cubin(product.cubin)
     if not cubin.kernels:
         raise CandidateFault(Status.COMPILE_ERROR, "the source has no __global__ function")
+    if len(cubin.kernels) > _MAX_KERNELS:
+        raise _invalid(f"the source has {len(cubin.kernels)} kernels; at most {_MAX_KERNELS} are allowed")
+    if (longest := max(map(len, cubin.kernels))) > _MAX_NAME:
+        raise _invalid(f"a kernel's name has {longest} characters; at most {_MAX_NAME} are allowed")
     if cubin.imported:
         raise _invalid(
             f"the source calls {', '.join(cubin.imported)}; on the device there is no heap, no printf and no launch, "
