@@ -14,6 +14,7 @@ from typing import Protocol
 
 from fitness import nvrtc
 from fitness.build_cache import BuildCache
+from fitness.build_limits import refuse_excess
 from fitness.compile_log import advisories, clashing_flag, kernel_resources, readable_errors
 from fitness.cubin import read_cubin
 from fitness.evaluation import BuildReport, KernelResources, Status
@@ -24,8 +25,6 @@ from fitness.process_limits import ProcessLimits
 from fitness.ptx import addresses_constants, only_read
 
 _START_S = 60.0
-_MAX_KERNELS = 64  # each is reported in every build's record
-_MAX_NAME = 1000  # characters, of a kernel
 _JUDGEMENT = "4"  # part of a build's key: change it with what a build is, or is refused for
 
 
@@ -237,10 +236,6 @@ def _judge(product: nvrtc.Product, build: Build) -> BuildReport:
     cubin = read_cubin(product.cubin)
     if not cubin.kernels:
         raise CandidateFault(Status.COMPILE_ERROR, "the source has no __global__ function")
-    if len(cubin.kernels) > _MAX_KERNELS:
-        raise _invalid(f"the source has {len(cubin.kernels)} kernels; at most {_MAX_KERNELS} are allowed")
-    if (longest := max(map(len, cubin.kernels))) > _MAX_NAME:
-        raise _invalid(f"a kernel's name has {longest} characters; at most {_MAX_NAME} are allowed")
     if cubin.imported:
         raise _invalid(
             f"the source calls {', '.join(cubin.imported)}; on the device there is no heap, no printf and no launch, "
@@ -259,7 +254,9 @@ def _judge(product: nvrtc.Product, build: Build) -> BuildReport:
             "the source takes the address of __constant__ memory, through which it could be written; "
             "read constants by their names"
         )
-    return BuildReport(name="", kernels=_resources(product.log, cubin.kernels), advisories=advisories(product.log))
+    resources = _resources(product.log, cubin.kernels)
+    refuse_excess(cubin, resources)
+    return BuildReport(name="", kernels=resources, advisories=advisories(product.log))
 
 
 def _resources(log: str, kernels: Sequence[str]) -> tuple[KernelResources, ...]:

@@ -21,6 +21,7 @@ class Cubin:
 
     kernels: tuple[str, ...]
     writable: tuple[str, ...]  # variables in device memory; a section's own name for bytes that no variable claims
+    static_bytes: int  # of those variables and sections together
     imported: tuple[str, ...]  # functions that the driver would supply: malloc, vprintf
 
 
@@ -35,7 +36,7 @@ class _Section:
 
     @property
     def outlives_calls(self) -> bool:
-        return bool(self.flags & _WRITABLE) and self.size > 0 and not self.name.startswith(_PER_BLOCK)
+        return bool(self.flags & _WRITABLE) and not self.name.startswith(_PER_BLOCK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +57,27 @@ def read_cubin(image: bytes) -> Cubin:
     return Cubin(
         kernels=tuple(s.name for s in symbols if s.kind == _FUNCTION and s.other & _ENTRY and s.section != _UNDEFINED),
         writable=_writable(sections, symbols),
+        static_bytes=sum(section.size for _, section in _lasting(sections)),
         imported=tuple(s.name for s in symbols if s.kind == _FUNCTION and s.section == _UNDEFINED and s.name),
     )
 
 
+def _lasting(sections: list[_Section]) -> list[tuple[int, _Section]]:
+    """The sections of device memory that outlive a call, by their number, without their copies."""
+    originals = {section.name for section in sections}
+    return [
+        (index, section)
+        for index, section in enumerate(sections)
+        if section.outlives_calls
+        and not (section.name.startswith(_COPY) and section.name.removeprefix(_COPY) in originals)
+    ]
+
+
 def _writable(sections: list[_Section], symbols: list[_Symbol]) -> tuple[str, ...]:
     names: list[str] = []
-    originals = {section.name for section in sections}
-    for index, section in enumerate(sections):
-        is_copy = section.name.startswith(_COPY) and section.name.removeprefix(_COPY) in originals
-        if section.outlives_calls and not is_copy:
-            inside = [s.name for s in symbols if s.kind == _OBJECT and s.section == index]
-            names.extend(inside or [section.name])
+    for index, section in _lasting(sections):
+        inside = [s.name for s in symbols if s.kind == _OBJECT and s.section == index]
+        names.extend(inside or [section.name] * (section.size > 0))  # ptxas takes 4 GiB for 0 bytes
     return tuple(names)
 
 

@@ -127,9 +127,9 @@ class _Nvrtc:
         else:
             log, cubin, ptx = self._log(program), nvrtc.getCUBIN(program), nvrtc.getPTX(program)
             if (size := len(cubin) + len(ptx)) > _MAX_BYTES:
-                return _too_large(f"its code and tables have {size >> 20} MiB", f"{_MAX_BYTES >> 20} MiB")
+                return _too_large(f"its code and tables have {size >> 20} MiB", _MAX_BYTES >> 20)
             if len(log) > _LOG_CHARACTERS:
-                return _too_large(f"what the compiler warns of has {len(log)} characters", f"{_LOG_CHARACTERS}")
+                return _too_large(f"what the compiler warns of has {len(log)} characters", _LOG_CHARACTERS)
             return Product(log=log, cubin=_whole(cubin), ptx=ptx.decode(errors="replace"))
         finally:
             nvrtc.destroyProgram(program)
@@ -143,7 +143,7 @@ class _Nvrtc:
         return log
 
 
-def _too_large(found: str, most: str) -> Product:
+def _too_large(found: str, most: int) -> Product:
     return Product(log=f"{CANDIDATE_FILE}(1): error: {found}; at most {most} are allowed", failure="too large")
 
 

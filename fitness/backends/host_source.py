@@ -17,7 +17,10 @@ ENTRIES_NAME = "entries"
 DEFINES_NAME = "defines"  # a file of its own: a knob may have a name that our headers use
 LEAVE_LOOP = 1  # for an unroll pragma without a number: g++ makes vector code of a loop, not of what it has peeled
 
-_ALIGNMENT = r"(?:(?:alignas|__align__)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\([^;]*?\)\))"
+_ALIGNMENT = (
+    r"(?:(?:alignas|__align__)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+    r"|__attribute__\s*\(\((?:[^();]|\((?:[^();]|\([^();]*+\))*+\))*+\)\))"
+)
 # Possessive throughout, and no declaration runs into the next one: no text takes more than linear time.
 _DYNAMIC_SHARED = re.compile(
     rf"\bextern\s++((?:{_ALIGNMENT}\s*+)*+)__shared__\s++((?:{_ALIGNMENT}\s*+)*+)"
