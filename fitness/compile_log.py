@@ -11,9 +11,10 @@ CANDIDATE_FILE = "candidate.cu"
 _SHOWN_FILES = frozenset({CANDIDATE_FILE, "attention.cuh"})
 
 _ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '([^']+)'")
-_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+# A number is sought from its first digit on alone: a source may have a line of nothing else, which a warning quotes.
+_FRAME = re.compile(r"(?<!\d)(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
-_STATIC_SHARED = re.compile(r"(\d+) bytes smem")
+_STATIC_SHARED = re.compile(r"(?<!\d)(\d+) bytes smem")
 _ADVISORY = re.compile(r"ptxas (?:info\s*: (?=\(C\d+\))|warning\s*: )(.+)")
 _HARMLESS = ("(C7519)",)  # "warpgroup.arrive is injected": every kernel with wgmma has it
 

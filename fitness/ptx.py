@@ -6,9 +6,11 @@ name but load from it.
 """
 
 import re
+from collections.abc import Iterator
 
 # As ptxas cuts them: a string may run over lines, and no backslash keeps a quote from ending it.
 _COMMENTS_AND_STRINGS = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STATEMENT = re.compile(r"[^;\s][^;]*+")  # empty ones may come by the million
 _POINTER_PARAMETER = re.compile(r"\.ptr\s+\.\w+")  # `.param .u64 .ptr .global x` declares no variable
 _DECLARATION = re.compile(r"(?<![\w.$%])\.(?:global|const)(?![\w.])")
 _CONSTANT = re.compile(r"(?<![\w.$%])\.const(?![\w.])")
@@ -65,9 +67,9 @@ def _opened(text: str) -> int:
     return text.count("{") - text.count("}")
 
 
-def _statements(ptx: str) -> list[str]:
-    text = _COMMENTS_AND_STRINGS.sub(" ", ptx)
-    return _POINTER_PARAMETER.sub(".ptr", text).split(";")
+def _statements(ptx: str) -> Iterator[str]:
+    text = _POINTER_PARAMETER.sub(".ptr", _COMMENTS_AND_STRINGS.sub(" ", ptx))
+    return (statement[0] for statement in _STATEMENT.finditer(text))
 
 
 def _exposed(statement: str) -> list[str]:

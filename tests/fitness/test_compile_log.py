@@ -195,3 +195,7 @@ def test_a_log_that_names_no_line_of_the_source_still_gives_a_reason():
     assert readable_errors("/etc/passwd(1): error: x\n") == (
         "the compiler refused the source, and its messages name no line of it"
     )
+
+
+def test_a_line_of_digits_that_a_warning_quotes_takes_no_longer_than_its_length():
+    assert kernel_resources(f"  int x = 0; // {'1' * 1_000_000}\n{SPILLING}") == kernel_resources(SPILLING)

@@ -486,3 +486,9 @@ def test_a_log_without_a_line_of_the_candidate_says_so():
     assert host_errors("collect2: error: ld returned 1 exit status") == (
         "the compiler refused the source, and its messages name no line of it"
     )
+
+
+def test_a_line_of_the_candidate_that_names_no_end_takes_no_longer_than_its_length():
+    quoted = "undefined reference to `" * 100_000
+    log = f"candidate.cu:3:1: error: no\n    3 | {quoted}\nld: undefined reference to `f(int)'\n"
+    assert host_errors(log).endswith("f(int) is declared and never defined")
