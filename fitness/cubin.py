@@ -11,6 +11,7 @@ _FUNCTION = 2  # STT_FUNC
 _OBJECT = 1  # STT_OBJECT
 _ENTRY = 0x10  # in st_other: a kernel, not a function that kernels call
 _UNDEFINED = 0  # SHN_UNDEF
+_ELSEWHERE = 0xFFFF  # SHN_XINDEX
 _PER_BLOCK = ".nv.shared"  # writable, and gone with the block
 _COPY = ".nv.merc"  # from sm_100 on: the section whose name follows it once more, for a driver that translates it
 
@@ -88,6 +89,9 @@ def _sections(image: bytes) -> list[_Section]:
     entry_size, count, names_index = struct.unpack_from("<HHH", image, 58)
     if entry_size != _SECTION.size:
         raise ValueError(f"section headers of {entry_size} bytes; expected {_SECTION.size}")
+    first = _SECTION.unpack_from(image, table)
+    count = count or first[5]  # of 65,280 sections and more their number stands here, and so does that of the names
+    names_index = first[6] if names_index == _ELSEWHERE else names_index
     headers = [_SECTION.unpack_from(image, table + number * entry_size) for number in range(count)]
     names = headers[names_index][4]
     return [

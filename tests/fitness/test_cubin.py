@@ -1,6 +1,7 @@
 """What real cubins hold, and which of their variables a kernel only reads."""
 
 import re
+import struct
 
 import pytest
 
@@ -156,3 +157,13 @@ def test_a_cubin_cut_short_is_refused(build):
     image, _ = build(KERNEL.format("o[0] = i;"))
     with pytest.raises(ValueError, match="cubin"):
         read_cubin(image[: len(image) // 4])
+
+
+def test_a_cubin_of_more_sections_than_its_header_has_room_for_is_read(build):
+    image = bytearray(build(KERNEL.format("o[0] = i;"))[0])
+    (table,) = struct.unpack_from("<Q", image, 40)
+    count, names = struct.unpack_from("<HH", image, 60)
+    struct.pack_into("<HH", image, 60, 0, 0xFFFF)
+    struct.pack_into("<Q", image, table + 32, count)
+    struct.pack_into("<I", image, table + 40, names)
+    assert read_cubin(bytes(image)).kernels == ("k",)
