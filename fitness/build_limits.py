@@ -8,7 +8,7 @@ from fitness.faults import CandidateFault
 
 MAX_KERNELS = 64
 MAX_NAME = 1000  # characters, of a kernel
-MAX_STACK_BYTES = 16 << 10  # of a thread: a device sets it aside for all that it can hold, 4 GiB on an H200, and keeps it
+MAX_STACK_BYTES = 16 << 10  # of a thread: a device keeps as much for all that it can hold, 4 GiB on an H200
 MAX_STATIC_BYTES = 64 << 20  # of device memory: it stands in no workspace's size, so that nobody would know who took it
 
 
@@ -25,8 +25,8 @@ def refuse_excess(cubin: Cubin, resources: Sequence[KernelResources]) -> None:
         ),
         (
             deepest.stack_bytes, MAX_STACK_BYTES,
-            f"each thread of {deepest.kernel[:MAX_NAME]} takes {{}} bytes of local memory, for arrays that no registers "
-            "hold; at most {} are allowed",
+            f"each thread of {deepest.kernel[:MAX_NAME]} takes {{}} bytes of local memory, for arrays that no "
+            "registers hold; at most {} are allowed",
         ),
     )  # fmt: skip
     for came, most, words in found:

@@ -18,7 +18,9 @@ ONE = (Build(defines=(), element_type=ElementType.BF16),)
 DEPRECATED = '[[deprecated("{}")]] __device__ int f() {{ return 1; }}\n'
 MANY = (
     "template <int N> __global__ void t(int* p) { *p = N; }\n"
-    "template <int N> struct Each { static __device__ void take(void** p) { *p = (void*)&t<N>; Each<N - 1>::take(p); } };\n"
+    "template <int N> struct Each {\n"
+    "    static __device__ void take(void** p) { *p = (void*)&t<N>; Each<N - 1>::take(p); }\n"
+    "};\n"
     "template <> struct Each<0> { static __device__ void take(void**) {} };\n"
 )
 

@@ -91,7 +91,10 @@ SCOPED = KERNEL.format(f'inject(); asm volatile("{{.global .u32 calls; {ADD.form
     ("declaration", "body"),
     [
         # ptxas lets a string run over lines, so that what stands behind it begins no comment.
-        ("__device__ unsigned calls;", rf'asm volatile(".pragma \"a\n /* \"; {ADD.format("calls")} // */" : "=r"(o[0]));'),
+        (
+            "__device__ unsigned calls;",
+            rf'asm volatile(".pragma \"a\n /* \"; {ADD.format("calls")} // */" : "=r"(o[0]));',
+        ),
         (
             INJECTED.format(".global .u32 %calls;"),
             f'inject(); asm volatile("{ADD.format("%%calls")}" : "=r"(o[0]));',
