@@ -18,6 +18,7 @@ from evo.choices import Choice
 from evo.history import Attempt, Outcome
 from evo.tracking import Tracker
 from fitness.evaluation import Evaluation, Status
+from fitness.shown_text import shown_text
 from population.individual import SEED
 
 logger = logging.getLogger(__name__)
@@ -125,7 +126,7 @@ class RunConsole:
         return f"best {tracker.best_geomean:.4f} ×  {evaluations}{childless}  spend {tracker.spend_usd():.2f} USD"
 
     def _say(self, line: str) -> None:
-        self.console.print(Text(line), soft_wrap=True)
+        self.console.print(Text(shown_text(line)), soft_wrap=True)
 
 
 def way_on(folder: str) -> str:

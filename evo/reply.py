@@ -10,6 +10,7 @@ from evo.edits import apply_edits, edits_of_blocks, edits_of_diff, is_hunk_heade
 from evo.fences import Fence, Layout, take_apart, without_thinking
 from evo.typography import mended, plain
 from evo.unreadable import CutOff, EmptyReply, NoChange, Notes, RefusedReply, UnreadableReply
+from fitness.shown_text import shown_text
 
 _LENGTH_MAX: Final = 1_000_000
 _NOTE_LENGTH_MAX: Final = 2000
@@ -155,7 +156,7 @@ def _read_notes(prose: Sequence[str]) -> Notes:
         for line in (*passage.split("\n"), None):
             label = _LABEL.match(line) if line is not None else None
             if line is None or label:
-                text = "\n".join(lines).strip()[:_NOTE_LENGTH_MAX]
+                text = shown_text("\n".join(lines).strip()[:_NOTE_LENGTH_MAX])
                 if name and text:
                     found.setdefault(name, text)
             if line is not None and label:

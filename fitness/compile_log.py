@@ -2,16 +2,19 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
 
 from fitness.evaluation import KernelResources
+from fitness.shown_text import shown_text
 
 CANDIDATE_FILE = "candidate.cu"
 _SHOWN_FILES = frozenset({CANDIDATE_FILE, "attention.cuh"})
 
 _ENTRY = re.compile(r"ptxas info\s*: Compiling entry function '([^']+)'")
-_FRAME = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+# A number is sought from its first digit on alone: a source may have a line of nothing else, which a warning quotes.
+_FRAME = re.compile(r"(?<!\d)(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 _USED = re.compile(r"ptxas info\s*: Used (\d+) registers")
-_STATIC_SHARED = re.compile(r"(\d+) bytes smem")
+_STATIC_SHARED = re.compile(r"(?<!\d)(\d+) bytes smem")
 _ADVISORY = re.compile(r"ptxas (?:info\s*: (?=\(C\d+\))|warning\s*: )(.+)")
 _HARMLESS = ("(C7519)",)  # "warpgroup.arrive is injected": every kernel with wgmma has it
 
@@ -23,6 +26,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _MAX_LINES = 60
 _MAX_CHARACTERS = 4000
 _MAX_LINE = 200
+_MAX_ADVISORY = 500
 
 
 def kernel_resources(log: str) -> tuple[KernelResources, ...]:
@@ -51,9 +55,10 @@ def kernel_resources(log: str) -> tuple[KernelResources, ...]:
 
 
 def advisories(log: str) -> tuple[str, ...]:
-    """ptxas's warnings and numbered remarks, each once, without those that every kernel has."""
-    found = (advisory[1].strip() for advisory in map(_ADVISORY.match, log.splitlines()) if advisory)
-    return tuple(dict.fromkeys(text for text in found if not text.startswith(_HARMLESS)))
+    """ptxas's warnings and numbered remarks, each once, without those that every kernel has; at most 60 of them."""
+    found = (shown_text(each[1].strip(), _MAX_ADVISORY) for each in map(_ADVISORY.match, log.splitlines()) if each)
+    told = dict.fromkeys(text for text in found if not text.startswith(_HARMLESS))
+    return tuple(islice(told, _MAX_LINES))
 
 
 def foretells_collapse(advisory: str) -> bool:

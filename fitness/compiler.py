@@ -14,6 +14,7 @@ from typing import Protocol
 
 from fitness import nvrtc
 from fitness.build_cache import BuildCache
+from fitness.build_limits import refuse_excess
 from fitness.compile_log import advisories, clashing_flag, kernel_resources, readable_errors
 from fitness.cubin import read_cubin
 from fitness.evaluation import BuildReport, KernelResources, Status
@@ -24,7 +25,7 @@ from fitness.process_limits import ProcessLimits
 from fitness.ptx import addresses_constants, only_read
 
 _START_S = 60.0
-_JUDGEMENT = "3"  # part of a build's key: change it with what a build is, or is refused for
+_JUDGEMENT = "4"  # part of a build's key: change it with what a build is, or is refused for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -253,7 +254,9 @@ def _judge(product: nvrtc.Product, build: Build) -> BuildReport:
             "the source takes the address of __constant__ memory, through which it could be written; "
             "read constants by their names"
         )
-    return BuildReport(name="", kernels=_resources(product.log, cubin.kernels), advisories=advisories(product.log))
+    resources = _resources(product.log, cubin.kernels)
+    refuse_excess(cubin, resources)
+    return BuildReport(name="", kernels=resources, advisories=advisories(product.log))
 
 
 def _resources(log: str, kernels: Sequence[str]) -> tuple[KernelResources, ...]:

@@ -11,6 +11,7 @@ _FUNCTION = 2  # STT_FUNC
 _OBJECT = 1  # STT_OBJECT
 _ENTRY = 0x10  # in st_other: a kernel, not a function that kernels call
 _UNDEFINED = 0  # SHN_UNDEF
+_ELSEWHERE = 0xFFFF  # SHN_XINDEX
 _PER_BLOCK = ".nv.shared"  # writable, and gone with the block
 _COPY = ".nv.merc"  # from sm_100 on: the section whose name follows it once more, for a driver that translates it
 
@@ -21,6 +22,7 @@ class Cubin:
 
     kernels: tuple[str, ...]
     writable: tuple[str, ...]  # variables in device memory; a section's own name for bytes that no variable claims
+    static_bytes: int  # of those variables and sections together
     imported: tuple[str, ...]  # functions that the driver would supply: malloc, vprintf
 
 
@@ -35,7 +37,7 @@ class _Section:
 
     @property
     def outlives_calls(self) -> bool:
-        return bool(self.flags & _WRITABLE) and self.size > 0 and not self.name.startswith(_PER_BLOCK)
+        return bool(self.flags & _WRITABLE) and not self.name.startswith(_PER_BLOCK)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,18 +58,27 @@ def read_cubin(image: bytes) -> Cubin:
     return Cubin(
         kernels=tuple(s.name for s in symbols if s.kind == _FUNCTION and s.other & _ENTRY and s.section != _UNDEFINED),
         writable=_writable(sections, symbols),
+        static_bytes=sum(section.size for _, section in _lasting(sections)),
         imported=tuple(s.name for s in symbols if s.kind == _FUNCTION and s.section == _UNDEFINED and s.name),
     )
 
 
+def _lasting(sections: list[_Section]) -> list[tuple[int, _Section]]:
+    """The sections of device memory that outlive a call, by their number, without their copies."""
+    originals = {section.name for section in sections}
+    return [
+        (index, section)
+        for index, section in enumerate(sections)
+        if section.outlives_calls
+        and not (section.name.startswith(_COPY) and section.name.removeprefix(_COPY) in originals)
+    ]
+
+
 def _writable(sections: list[_Section], symbols: list[_Symbol]) -> tuple[str, ...]:
     names: list[str] = []
-    originals = {section.name for section in sections}
-    for index, section in enumerate(sections):
-        is_copy = section.name.startswith(_COPY) and section.name.removeprefix(_COPY) in originals
-        if section.outlives_calls and not is_copy:
-            inside = [s.name for s in symbols if s.kind == _OBJECT and s.section == index]
-            names.extend(inside or [section.name])
+    for index, section in _lasting(sections):
+        inside = [s.name for s in symbols if s.kind == _OBJECT and s.section == index]
+        names.extend(inside or [section.name] * (section.size > 0))  # ptxas takes 4 GiB for 0 bytes
     return tuple(names)
 
 
@@ -78,6 +89,9 @@ def _sections(image: bytes) -> list[_Section]:
     entry_size, count, names_index = struct.unpack_from("<HHH", image, 58)
     if entry_size != _SECTION.size:
         raise ValueError(f"section headers of {entry_size} bytes; expected {_SECTION.size}")
+    first = _SECTION.unpack_from(image, table)
+    count = count or first[5]  # of 65,280 sections and more their number stands here, and so does that of the names
+    names_index = first[6] if names_index == _ELSEWHERE else names_index
     headers = [_SECTION.unpack_from(image, table + number * entry_size) for number in range(count)]
     names = headers[names_index][4]
     return [

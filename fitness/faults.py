@@ -1,15 +1,19 @@
 """Who is to blame: the candidate (data, the search goes on) or the environment (an exception, the run stops)."""
 
 from fitness.evaluation import Status
+from fitness.shown_text import shown_text
 
 
 class CandidateFault(Exception):
-    """The candidate is at fault. `reason` goes into the next prompt, so it names what came and what was expected."""
+    """The candidate is at fault. `reason` goes into the next prompt, so it names what came and what was expected.
+
+    It may quote the candidate, whose text is not to steer a terminal or fill a record: see `shown_text`.
+    """
 
     def __init__(self, status: Status, reason: str) -> None:
-        super().__init__(f"{status}: {reason}")
         self.status = status
-        self.reason = reason
+        self.reason = shown_text(reason)
+        super().__init__(f"{status}: {self.reason}")
 
 
 class EnvironmentFault(Exception):

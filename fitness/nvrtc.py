@@ -22,7 +22,7 @@ CONTRACT_HEADER = "attention.cuh"
 _CUDA_HEADERS = ("cuda_bf16.h", "cuda_fp16.h")
 _INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.MULTILINE)
 _NO_CACHE = "--no-cache"  # from the cache NVRTC answers without a log; versions without it refuse the option
-_LOG_CHARACTERS = 1 << 20  # of a refusal: the name of a nested type alone may take gigabytes
+_LOG_CHARACTERS = 1 << 20  # the name of a nested type alone may take gigabytes, and so may a warning at every call
 _MAX_BYTES = 64 << 20  # of a cubin and its PTX; those of an honest kernel have a few MiB
 _PROBE = f'#include "{CONTRACT_HEADER}"\nextern "C" __global__ void probe(AttentionParams p) {{ *p.lse = 0; }}'
 
@@ -123,15 +123,28 @@ class _Nvrtc:
         try:
             nvrtc.compileProgram(program, [*self._options, *defines])
         except nvrtc.NVRTCError as error:
-            return Product(log=nvrtc.getProgramLog(program)[:_LOG_CHARACTERS], failure=str(error))
+            return Product(log=self._log(program)[:_LOG_CHARACTERS], failure=str(error))
         else:
-            log, cubin, ptx = (get(program) for get in (nvrtc.getProgramLog, nvrtc.getCUBIN, nvrtc.getPTX))
+            log, cubin, ptx = self._log(program), nvrtc.getCUBIN(program), nvrtc.getPTX(program)
             if (size := len(cubin) + len(ptx)) > _MAX_BYTES:
-                words = f"its code and tables have {size >> 20} MiB; at most {_MAX_BYTES >> 20} are allowed"
-                return Product(log=f"{CANDIDATE_FILE}(1): error: {words}", failure="too large")
+                return _too_large(f"its code and tables have {size >> 20} MiB", _MAX_BYTES >> 20)
+            if len(log) > _LOG_CHARACTERS:
+                return _too_large(f"what the compiler warns of has {len(log)} characters", _LOG_CHARACTERS)
             return Product(log=log, cubin=_whole(cubin), ptx=ptx.decode(errors="replace"))
         finally:
             nvrtc.destroyProgram(program)
+
+    def _log(self, program: int) -> str:
+        """What the compiler says, which may quote bytes of a source's literals that are no text."""
+        try:
+            log: str = self._nvrtc.getProgramLog(program)
+        except UnicodeDecodeError as error:
+            return error.object.decode(errors="replace")
+        return log
+
+
+def _too_large(found: str, most: int) -> Product:
+    return Product(log=f"{CANDIDATE_FILE}(1): error: {found}; at most {most} are allowed", failure="too large")
 
 
 def _whole(cubin: bytes) -> bytes:

@@ -6,45 +6,70 @@ name but load from it.
 """
 
 import re
+from collections.abc import Iterator
 
-_COMMENTS_AND_STRINGS = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+# As ptxas cuts them: a string may run over lines, and no backslash keeps a quote from ending it.
+_COMMENTS_AND_STRINGS = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_STATEMENT = re.compile(r"[^;\s][^;]*+")  # empty ones may come by the million
 _POINTER_PARAMETER = re.compile(r"\.ptr\s+\.\w+")  # `.param .u64 .ptr .global x` declares no variable
 _DECLARATION = re.compile(r"(?<![\w.$%])\.(?:global|const)(?![\w.])")
+_CONSTANT = re.compile(r"(?<![\w.$%])\.const(?![\w.])")
 _DECLARED = re.compile(
     r"(?:\s+\.(?:align\s+\d+|v\d|[busfp]\w*))*\s+(?P<name>[\w$%]+)\s*(?:\[[^\]]*\]\s*)*(?:=(?P<value>.*))?", re.DOTALL
 )
 _LEAD = re.compile(r"(?:\s*[{}]|\s*[\w$%]+:(?!:)|\s*@!?[\w$%]+)*\s*")
 _OPERATION = re.compile(r"[a-z][\w.:]*")
-_NAME = re.compile(r"(?<![\w.$%])[A-Za-z_$][\w$]*")
+_NAME = re.compile(r"(?<![\w.$%])[A-Za-z_$%][\w$]*")
+_GENERIC = re.compile(r"(?<![\w.$%])generic\s*\(\s*([\w$%]+)")
+_CONVERTED = re.compile(r"(?<![\w.$%])cvta\s*\.\s*const(?![\w$])")
 
 
 def only_read(ptx: str) -> frozenset[str]:
     """The variables at file scope from which instructions load, and with which they do nothing else.
 
-    A declaration that is written in an unusual way vouches for no variable.
+    A declaration that is written in an unusual way vouches for no variable, and so does one inside a function, which
+    assembly alone can write: ptxas gives that another name, which some variable at file scope may have already.
     """
     declared: set[str] = set()
     exposed: set[str] = set()
+    depth = 0
     for statement in _statements(ptx):
         if declaration := _DECLARATION.search(statement):
             variable = _DECLARED.fullmatch(statement, declaration.end())
-            if variable is None:
+            if variable is None or depth + _opened(statement[: declaration.start()]) > 0:
                 return frozenset()
             declared.add(variable["name"])
             exposed.update(_NAME.findall(variable["value"] or ""))  # another variable's address
         else:
             exposed.update(_exposed(statement))
+        depth += _opened(statement)
     return frozenset(declared - exposed)
 
 
 def addresses_constants(ptx: str) -> bool:
-    """Whether a kernel takes a generic address of `__constant__` memory, through which it could be written."""
-    return any("cvta.const" in statement for statement in _statements(ptx))
+    """Whether anything takes a generic address of `__constant__` memory, through which it could be written."""
+    constants: set[str] = set()
+    addressed: set[str] = set()
+    for statement in _statements(ptx):
+        if _CONVERTED.search(statement):
+            return True
+        addressed.update(_GENERIC.findall(statement))
+        if declaration := _CONSTANT.search(statement):
+            variable = _DECLARED.fullmatch(statement, declaration.end())
+            if variable is None:
+                return True
+            constants.add(variable["name"])
+    return not constants.isdisjoint(addressed)
 
 
-def _statements(ptx: str) -> list[str]:
-    text = _COMMENTS_AND_STRINGS.sub(" ", ptx)
-    return _POINTER_PARAMETER.sub(".ptr", text).split(";")
+def _opened(text: str) -> int:
+    """How many braces are opened in a text and not closed."""
+    return text.count("{") - text.count("}")
+
+
+def _statements(ptx: str) -> Iterator[str]:
+    text = _POINTER_PARAMETER.sub(".ptr", _COMMENTS_AND_STRINGS.sub(" ", ptx))
+    return (statement[0] for statement in _STATEMENT.finditer(text))
 
 
 def _exposed(statement: str) -> list[str]:

@@ -48,6 +48,7 @@ _ASSEMBLY = re.compile(r"_*asm_*")
 # (its macro for pragmas too), or reach stacks and registers that outlive a call.
 _HOST_ESCAPES = re.compile(
     r"evo|EVO_(?!(?:BF16|FP16)$)\w*|runtime|dynamic_shared|gnu|__attribute(?:__)?|optind|opterr|optopt|environ|errno"
+    r"|__dso_handle|__TMC_END__|_DYNAMIC|_GLOBAL_OFFSET_TABLE_"
     r"|mmap|mprotect|munmap|madvise|snprintf|sysconf|dl_iterate_phdr|__tls_get_addr|evo_\w+|(?:get|make|swap)context"
     r"|__builtin_(?:ia32|aarch64|arm)_\w+|__builtin_(?:setjmp|longjmp|apply\w*|return|thread_pointer|frame_address)"
     r"|__builtin_(?:return_address|unwind_init|eh_return)"

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from fitness.backends.bounded_log import BoundedLog
 from fitness.backends.host_log import host_errors
+from fitness.backends.host_names import demangled
 from fitness.backends.host_source import CANDIDATE_NAME, DEFINES_NAME, RUNTIME, host_source
 from fitness.build_cache import BuildCache
 from fitness.child_environment import listed_environment
@@ -39,9 +40,13 @@ _DIAGNOSTICS = ("-w", "-fdiagnostics-color=never", "-ftrack-macro-expansion=0", 
 _LIMITED = '{ ulimit -v "$1"; ulimit -t "$2"; ulimit -f "$3"; ulimit -c 0; } 2> /dev/null; shift 3; exec "$@"'
 _FILE_BYTES = 64 << 20  # of the assembly text, the object and the binary; those of an honest kernel have a few MiB
 _LOG_BYTES = 1 << 20  # of what g++ says: the name of a nested type alone may take gigabytes
+_MOST_NAMES = 20  # in one refusal
 _KILLED = "Killed signal terminated program"  # as g++ says of cc1plus, as or ld; killed itself, it says nothing
-_JUDGEMENT = "3"  # part of a build's key: change it with what is refused, and kept verdicts count no more
-_RUNTIME_DATA = re.compile(r"evo::runtime|evo::dynamic_shared|completed\.\d+|__dso_handle|__TMC_END__")  # ours and C's
+_JUDGEMENT = "4"  # part of a build's key: change it with what is refused, and kept verdicts count no more
+# Ours and C's, as the binary spells them: a candidate's own, whatever it calls them, stand in its unnamed namespace.
+_RUNTIME_DATA = re.compile(
+    r"_ZN12_GLOBAL__N_13evoL(?:7runtime|14dynamic_shared)E|completed\.\d+|__dso_handle|__TMC_END__"
+)
 _WRITABLE = re.compile(r"\.(?:data|bss|tdata)(?!\.rel\.ro)(?:\.|$)")
 # What a binary may ask of the C library: what our runtime needs (the rules keep candidates from naming it), what g++
 # makes of copies and comparisons, and mathematics. Anything else could keep state, or reach beyond the call.
@@ -187,8 +192,7 @@ class HostCompiler:
             raise CandidateFault(
                 Status.INVALID, f"the source defines {', '.join(own)}, a name of the C library; choose another"
             )
-        kept = self._writable_data(binary)
-        if kept:
+        if kept := self._writable_data(binary):
             raise CandidateFault(
                 Status.INVALID,
                 f"the source keeps state in memory, or could: {', '.join(kept)}. Nothing may be kept from call to "
@@ -204,17 +208,22 @@ class HostCompiler:
         ]
 
     def _writable_data(self, binary: Path) -> list[str]:
-        """The variables that outlive a launch: all that is static and writable but shared memory and the runtime's."""
-        names = (
-            symbol.name.removeprefix("(anonymous namespace)::")
+        """The variables that outlive a launch: all that is static and writable but shared memory and the runtime's.
+
+        Those without a type are places in such memory that the linker names where a source asks for them: `end`.
+        """
+        kept = [
+            symbol.name
             for symbol in self._symbols(binary)
-            if symbol.kind in ("OBJECT", "TLS") and _WRITABLE.match(symbol.section)
-        )
-        return [name for name in names if not _RUNTIME_DATA.fullmatch(name)]
+            if symbol.kind in ("OBJECT", "TLS", "NOTYPE")
+            and _WRITABLE.match(symbol.section)
+            and not _RUNTIME_DATA.fullmatch(symbol.name)
+        ]
+        return demangled(kept[:_MOST_NAMES])
 
     def _symbols(self, binary: Path) -> list[_Symbol]:
-        listing = self._listing(shutil.which("nm") or "nm", "--format=sysv", "--demangle", str(binary))
-        rows = [[cell.strip() for cell in line.rsplit("|", 6)] for line in listing.splitlines()]  # names may hold |
+        listing = self._listing(shutil.which("nm") or "nm", "--format=sysv", str(binary))
+        rows = [[cell.strip() for cell in line.split("|")] for line in listing.splitlines()]
         return [_Symbol(name=row[0], kind=row[3], section=row[6]) for row in rows if len(row) == 7]
 
     def _foreign_functions(self, binary: Path) -> list[str]:

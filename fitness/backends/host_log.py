@@ -8,7 +8,7 @@ from fitness.compile_log import readable_errors
 
 _ERROR = re.compile(r"(?P<file>[^\s:][^:]*):(?P<line>\d+)(?::\d+)?: (?:fatal )?error: (?P<text>.+)")
 _CANDIDATE_LINE = re.compile(rf"\b{re.escape(CANDIDATE_NAME)}:(\d+)")
-_UNDEFINED = re.compile(r"undefined reference to `(.+)'")
+_UNDEFINED = re.compile(r"undefined reference to `([^`'\n]++)'")
 _EXHAUSTED = re.compile(r"memory exhausted|out of memory|internal compiler error|Killed|CPU time limit|File size limit")
 
 

@@ -17,11 +17,17 @@ ENTRIES_NAME = "entries"
 DEFINES_NAME = "defines"  # a file of its own: a knob may have a name that our headers use
 LEAVE_LOOP = 1  # for an unroll pragma without a number: g++ makes vector code of a loop, not of what it has peeled
 
-_ALIGNMENT = r"(?:(?:alignas|__align__)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\([^;]*?\)\))"
-_DYNAMIC_SHARED = re.compile(
-    rf"\bextern\s+((?:{_ALIGNMENT}\s*)*)__shared__\s+((?:{_ALIGNMENT}\s*)*)"
-    r"(?P<type>[A-Za-z_][\w:<>,\s]*?)\s*\b(?P<name>[A-Za-z_]\w*)\s*\[\s*\](?P<dimensions>[^;=]*);"
+_ALIGNMENT = (
+    r"(?:(?:alignas|__align__)\s*\([^()]*(?:\([^()]*\)[^()]*)*\)"
+    r"|__attribute__\s*\(\((?:[^();]|\((?:[^();]|\([^();]*+\))*+\))*+\)\))"
 )
+# Possessive throughout, and no declaration runs into the next one: no text takes more than linear time.
+_DYNAMIC_SHARED = re.compile(
+    rf"\bextern\s++((?:{_ALIGNMENT}\s*+)*+)__shared__\s++((?:{_ALIGNMENT}\s*+)*+)"
+    r"(?P<declared>[A-Za-z_](?:(?!\bextern\b)[\w:<>,\s])++)"
+    r"\[\s*+\](?P<dimensions>(?:\s*+\[[^\[\];=]*+\])*+)\s*+;"
+)
+_NAME = re.compile(r"(?<!\w)[A-Za-z_]\w*$", re.ASCII)
 _UNROLL = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+(?P<no>no)?unroll\b[ \t]*(?P<times>\S[^\n]*)?$", re.MULTILINE)
 
 _FORGET = 'extern "C" __attribute__((visibility("default"))) void evo_forget() { evo::forget(); }'
@@ -46,7 +52,11 @@ def _rewrite(code: str) -> str:
 
 
 def _pointer(match: re.Match[str]) -> str:
-    element, name, dimensions = match["type"], match["name"], match["dimensions"].strip()
+    declared, dimensions = match["declared"].rstrip(), match["dimensions"].strip()
+    found = _NAME.search(declared)
+    if found is None or not (element := declared[: found.start()].rstrip()):
+        return match[0]
+    name = found[0]
     pointed = f"{element} (*){dimensions}"
     pointer = f"{element} (* const {name}){dimensions} = reinterpret_cast<{pointed}>(evo::dynamic_shared);"
     return pointer + "\n" * (match[0].count("\n") - pointer.count("\n"))

@@ -189,3 +189,10 @@ def test_what_goes_to_a_pipe_or_a_file_is_neither_broken_nor_cut(
         console.print(head_grid([], [("run", path)]))
     for said in (capsys.readouterr().out, (tmp_path / "story.txt").read_text()):
         assert [" ".join(line.split()) for line in said.splitlines()] == [f"run {path}"]
+
+
+def test_what_a_model_says_steers_no_terminal(archive: Archive) -> None:
+    speaking, said = voice(terminal=True)
+    speaking.childless(attempt(3, (individual("k1", -1),), None, detail="no \x1b]0;you\x07"))
+    assert "no ?]0;you?" in said.getvalue()
+    assert "\x1b]" not in said.getvalue()

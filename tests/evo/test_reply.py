@@ -459,3 +459,7 @@ def test_long_repetitions_are_refused_without_delay(piece):
     for text in (piece * (200_000 // len(piece)), "x" + piece * (100_000 // len(piece)) + '"'):
         with pytest.raises(UnreadableReply):
             read(text)
+
+
+def test_a_note_steers_no_terminal():
+    assert read(f"Change: wider\x1b[2J tiles\x07\n{EDIT}").notes.change == "wider?[2J tiles?"

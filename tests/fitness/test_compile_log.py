@@ -234,3 +234,7 @@ attention.cuh(48): warning #177-D: variable "seqlen_q" was declared but never re
 )
 def test_a_flag_clashes_where_a_headers_line_with_an_error_has_its_name(log, names, clash):
     assert clashing_flag(log, names) == clash
+
+
+def test_a_line_of_digits_that_a_warning_quotes_takes_no_longer_than_its_length():
+    assert kernel_resources(f"  int x = 0; // {'1' * 1_000_000}\n{SPILLING}") == kernel_resources(SPILLING)

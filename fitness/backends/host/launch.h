@@ -83,8 +83,11 @@ struct LocalIndex {
 };
 extern "C" void* __tls_get_addr(LocalIndex*);
 
+// Of all kernels of a file together, each of which a device gives 48 KiB: no more is asked of the system.
+constexpr size_t max_static_shared = 1 << 20;
+
 struct SharedMemory {
-    char* begin;
+    char* begin;  // null where there is none, or too much
     size_t bytes;
 };
 
@@ -98,9 +101,12 @@ inline int find_shared(struct dl_phdr_info* object, size_t, void* result) {
         ours |= header.p_type == PT_LOAD && here - object->dlpi_addr - header.p_vaddr < header.p_memsz;
         bytes = header.p_type == PT_TLS ? header.p_memsz : bytes;
     }
-    if (ours && bytes) {
+    if (ours) {
+        static_cast<SharedMemory*>(result)->bytes = bytes;
+    }
+    if (ours && bytes && bytes <= max_static_shared) {
         LocalIndex first = {object->dlpi_tls_modid, 0};
-        *static_cast<SharedMemory*>(result) = {static_cast<char*>(__tls_get_addr(&first)), bytes};
+        static_cast<SharedMemory*>(result)->begin = static_cast<char*>(__tls_get_addr(&first));
     }
     return ours;
 }
@@ -156,6 +162,9 @@ inline const char* launch(void (*body)(), Launch call) {
     }
     SharedMemory shared = {nullptr, 0};
     dl_iterate_phdr(find_shared, &shared);
+    if (shared.bytes > max_static_shared) {
+        return refuse("its __shared__ variables have more than 1 MiB together; a device gives each kernel 48 KiB");
+    }
     runtime.body = body;
     runtime.parameters = call.parameters;
     runtime.backwards = call.backwards;

@@ -157,6 +157,48 @@ def test_state_that_outlives_a_call_is_refused_by_name(tmp_path, body, before, n
 
 
 @needs_gxx
+@pytest.mark.parametrize("name", ["end", "_end", "edata", "__bss_start"])
+def test_memory_that_the_linker_names_is_the_candidates_own_doing(tmp_path, name):
+    fault = fault_of(make_compiler(tmp_path), candidate(f"params.lse[0] = {name}[1]++;", f'extern "C" int {name}[];'))
+
+    assert fault.status is Status.INVALID
+    assert f"keeps state in memory, or could: {name}. " in fault.reason
+
+
+@needs_gxx
+@pytest.mark.parametrize("name", ["__TMC_END__", "__dso_handle"])
+def test_a_variable_is_not_exempt_for_having_the_name_of_one_that_every_binary_has(tmp_path, name):
+    source = candidate(f"params.lse[0] = {name}++;", f'extern "C" {{ static int {name}; }}')
+    fault = fault_of(make_compiler(tmp_path), source)
+
+    assert fault.status is Status.INVALID
+    assert f"keeps state in memory, or could: {name}. " in fault.reason
+
+
+NESTED = "struct A {};\ntemplate <class X, class Y> struct P {};\ntypedef P<A, A> T0;\n" + "".join(
+    f"typedef P<T{depth}, T{depth}> T{depth + 1};\n" for depth in range(40)
+)
+
+
+@needs_gxx
+def test_a_name_that_takes_terabytes_in_words_is_never_put_into_words(tmp_path):
+    function = "template <class T> __noinline__ void f(float* o) { o[0] = 1; }"
+    (built,) = make_compiler(tmp_path).compile(candidate("f<T40>(params.lse);", NESTED + function), (BF16,))
+
+    assert built.binary.read_bytes()[:4] == b"\x7fELF"
+
+
+@needs_gxx
+def test_a_variable_of_such_a_name_is_told_as_the_binary_has_it(tmp_path):
+    variable = "template <class T> struct V { static int x; };\ntemplate <class T> int V<T>::x;"
+    fault = fault_of(make_compiler(tmp_path), candidate("params.lse[0] = ++V<T40>::x;", NESTED + variable))
+
+    assert fault.status is Status.INVALID
+    assert "keeps state in memory, or could: _ZN12_GLOBAL__N_1" in fault.reason
+    assert len(fault.reason) < 1000
+
+
+@needs_gxx
 @pytest.mark.parametrize(
     ("call", "declared", "name"),
     [
@@ -430,6 +472,18 @@ class TestHostSource:
     def test_unroll_pragmas_become_gccs(self, pragma, macro):
         assert f"\n{macro}\n" in host_source(f"{pragma}\nfor (;;);", [])
 
+    @pytest.mark.parametrize(
+        "text",
+        [
+            "extern __shared__ float tile" + " " * 200_000 + ";",
+            "extern __shared__ float tile " * 8000,
+            "extern __shared__ float tile[] " * 8000,
+            "extern alignas(() " * 12_000,
+        ],
+    )
+    def test_a_text_of_many_declarations_without_an_end_takes_no_longer_than_its_length(self, text):
+        assert text in host_source(text, [])
+
     def test_comments_and_literals_are_left_alone(self):
         source = '// extern __shared__ float x[];\nconst char* s = "extern __shared__ float x[];";\n'
 
@@ -440,3 +494,9 @@ def test_a_log_without_a_line_of_the_candidate_says_so():
     assert host_errors("collect2: error: ld returned 1 exit status") == (
         "the compiler refused the source, and its messages name no line of it"
     )
+
+
+def test_a_line_of_the_candidate_that_names_no_end_takes_no_longer_than_its_length():
+    quoted = "undefined reference to `" * 100_000
+    log = f"candidate.cu:3:1: error: no\n    3 | {quoted}\nld: undefined reference to `f(int)'\n"
+    assert host_errors(log).endswith("f(int) is declared and never defined")
