@@ -20,7 +20,7 @@ from evo.sweep import is_sweep
 from population.archive_reader import ArchiveReader, read_archive
 from population.atomic_file import parse_json
 from population.individual import SEED, Individual
-from population.lineage import ReaddedLines, readded_share
+from population.lineage import ReaddedLines, readded_lines
 from population.records import Score
 from population.run_folder import RunFolder, open_run_folder
 
@@ -189,6 +189,6 @@ def _readded(individuals: Sequence[Individual], history: History) -> ReaddedLine
     """Summed over all children of the run."""
     added = readded = 0
     for individual in individuals:
-        lines = readded_share([ancestor.source for ancestor in reversed(history.line(individual.id))])
+        lines = readded_lines([ancestor.source for ancestor in reversed(history.line(individual.id))])
         added, readded = added + lines.added, readded + lines.readded
     return ReaddedLines(added=added, readded=readded)
