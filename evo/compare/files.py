@@ -7,8 +7,8 @@ from dataclasses import asdict
 from typing import Any
 
 from evo.compare.outcomes import RunOutcome
-from evo.compare.runs import flatten
 from evo.compare.summary import Comparison
+from evo.run_settings import flatten
 from population.atomic_file import strict_json
 
 SCHEMA = 1

@@ -10,12 +10,12 @@ from rich.text import Text
 
 from evo.compare.files import SCHEMA
 from evo.compare.funnel import STEPS
-from evo.compare.runs import flatten
 from evo.compare.shot_summary import ShotComparison
 from evo.compare.shot_words import OFFLINE
 from evo.compare.shots import Shot
 from evo.compare.style_pairs import StylePair
 from evo.compare.tables import gain_cell, new_table, p_cell, ratio_cell
+from evo.run_settings import flatten
 from population.atomic_file import strict_json
 
 
