@@ -18,7 +18,7 @@ from evo.run import run_search
 from evo.settings import ConfigError, compose_config
 from evo.suite_words import suite_words
 from evo.suites import load_suite, to_suite
-from fitness.audit_record import Audit, refused
+from fitness.audit_record import Audit, after_audit
 from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.evaluation import Evaluation, Status
 from population.archive import open_archive
@@ -122,7 +122,7 @@ def test_what_an_audit_refused_is_wrong_in_the_table_too(tmp_path: Path, run: Ru
     said_of(tmp_path, "first", "--out", "t.jsonl")
     rows = [Evaluation.from_json(parse_json(row)) for row in (tmp_path / "t.jsonl").read_text().splitlines()]
     assert seed.status is Status.PASSED
-    assert rows == [refused(seed, audit), *others]
+    assert rows == [after_audit(seed, audit), *others]
     assert (rows[0].status, rows[0].geomean, rows[0].timings) == (Status.INCORRECT, None, ())
 
 
