@@ -1,6 +1,8 @@
 """result.json: the outcome of a run in one strict JSON object, worked out from the archive alone."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from evo.audits import CHAMPION_EVENT, judged_scores, recorded_audits, verdict
@@ -38,8 +40,8 @@ def build_result(
         "stop_reason": stop_reason,
         "seed": _seed(best_of([(score.individual_id, score) for score in judged if score.individual_id in seeds])),
         "best": _best(best[0], evaluation_of(archive, best[0]), audits) if best else None,
-        "history": list(_best_so_far(judged)),
-        "failures": _failures(judged),
+        "history": list(accumulate((score.geomean or 0.0 for score in judged), max)),
+        "failures": dict(Counter(score.status for score in judged if score.geomean is None)),
         "spend": archive.spend_so_far(),
     }
 
@@ -101,18 +103,3 @@ def _best(name: str, evaluation: Evaluation | None, audits: Mapping[str, Audit])
         "speedups": evaluation.speedups,
         "audit": verdict(audits.get(name)),
     }
-
-
-def _best_so_far(scores: Iterable[Score]) -> Iterator[float]:
-    best = 0.0
-    for score in scores:
-        best = max(best, score.geomean or 0.0)
-        yield best
-
-
-def _failures(scores: Iterable[Score]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for score in scores:
-        if score.geomean is None:
-            counts[score.status] = counts.get(score.status, 0) + 1
-    return counts
