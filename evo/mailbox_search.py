@@ -117,12 +117,9 @@ class MailboxSearch:
         late = self.archive.event(GIVEN_UP_EVENT, mail_name(*key)) is not None
         return not late and self.archive.reply(*key) is None
 
-    def _require_generations(self) -> None:
+    def _go_on(self, replies: Mapping[Key, Reply], *, wanted: int | None) -> _Standstill:
         if self.config.evolution.kind is EvolutionKind.steady:
             raise ConfigError(f"{self.folder.path}: a steady search (evolution=steady) is not exchanged by files")
-
-    def _go_on(self, replies: Mapping[Key, Reply], *, wanted: int | None) -> _Standstill:
-        self._require_generations()
         measured = MeasuredFiles(folder=self.folder.measured, job=job_of(self.config, None), note=self._notes.append)
         environment = self._environment(measured)
         measured = replace(measured, job=job_of(self.config, environment))
@@ -211,7 +208,7 @@ class MailboxSearch:
         )
 
     def _given_up(self) -> set[Key]:
-        keys = (parse_json(event.record) for event in self.archive.events() if event.kind == GIVEN_UP_EVENT)
+        keys = (parse_json(event.record) for event in self.archive.events_of(GIVEN_UP_EVENT))
         return {(number, attempt) for number, attempt in keys}
 
     def _give_up(self, requests: Sequence[Request]) -> None:
