@@ -14,8 +14,7 @@ from evo.settings import ConfigError, compose_config, parse_overrides
 from evo.single_shot import require_enough_questions
 from evo.toolbox import build_bank, read_template
 from population.atomic_file import write_atomically
-from population.faults import RunFolderError
-from population.run_folder import RunFolder
+from population.run_folder import RunFolder, writing
 
 RUNS = "runs"  # where a run is looked for by its name alone
 _FOLDER = ".hydra"  # as Hydra names it, so that every command finds them there
@@ -90,11 +89,9 @@ def keep_words(folder: RunFolder, words: Sequence[str]) -> None:
 
 def _write(folder: RunFolder, name: str, text: str) -> None:
     kept = folder.path / _FOLDER
-    try:
+    with writing(kept):
         kept.mkdir(exist_ok=True)
         write_atomically(kept / name, text)
-    except OSError as error:
-        raise RunFolderError(f"{kept}: {error}; make room or rights there") from error
 
 
 def require_files(config: Config) -> None:
