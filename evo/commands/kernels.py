@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from evo.added_kernels import AddedKernel, add_kernel, kernels_taken_in, read_kernel
+from evo.console import say
 from evo.kernel_checks import (
     read_source,
     require_generations,
@@ -111,15 +111,15 @@ def _leave(run: RunFolder, names: tuple[str, str], source: str, why: str, consol
         raise ConfigError(f"{path} is there already, from an earlier merge; finish it, or move it away")
     run.added.mkdir(exist_ok=True)
     write_atomically(path, source)
-    _say(console, why)
-    _say(console, f"finish {path}, then: evo kernels add {run.path} {path} parents={','.join(names)}")
+    say(console, why)
+    say(console, f"finish {path}, then: evo kernels add {run.path} {path} parents={','.join(names)}")
     return NOT_DONE
 
 
 def _tell_where_over(run: RunFolder, console: Console) -> int:
     if not (reason := why_over(run)):
         return PUT
-    _say(console, f"the search is over: {reason}. Nothing is lost: it takes in what waits once it is gone on with")
+    say(console, f"the search is over: {reason}. Nothing is lost: it takes in what waits once it is gone on with")
     return NOT_DONE
 
 
@@ -129,11 +129,7 @@ def _run(name: str) -> RunFolder:
 
 def _tell(console: Console, put: str, warning: str) -> None:
     for line in filter(None, (put, warning)):
-        _say(console, line)
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(Text(line), soft_wrap=True)
+        say(console, line)
 
 
 _ACTIONS: Mapping[str, Callable[[Sequence[str], Console], int]] = {"add": _add, "merge": _merge}

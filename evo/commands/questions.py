@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from evo.added_questions import add_question, questions_taken_in
+from evo.console import say
 from evo.dropped_files import dropped_files
 from evo.question_records import QuestionRow, bank_entries, promotions, question_rows
 from evo.run_options import locate_run
@@ -124,9 +125,9 @@ def _run(name: str) -> RunFolder:
 
 
 def _say(console: Console, head: str, *further: str) -> None:
-    """One line, and further ones that belong to it; never broken, so that they can be searched."""
+    """One line, and further ones that belong to it."""
     for line in (head, *(f"    {each}" for each in further)):
-        console.print(Text(line), soft_wrap=True)
+        say(console, line)
 
 
 def _moves(row: QuestionRow) -> list[str]:

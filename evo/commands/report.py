@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
+from evo.console import say
 from evo.report.page import report_page
 from evo.report.pictures import require_pictures
 from evo.report.reading import read_account
@@ -34,5 +34,5 @@ def report(arguments: Sequence[str], console: Console) -> int:
     except (OSError, ValueError) as error:  # ValueError: a path without a name
         why = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path} cannot be written ({why}); name another file or make room") from error
-    console.print(Text(f"written: {path}"), soft_wrap=True)
+    say(console, f"written: {path}")
     return 0

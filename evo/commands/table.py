@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from evo.compare.runs import find_runs
+from evo.console import say
 from evo.exported_table import gather_evaluations
 from evo.settings import ConfigError
 from evo.suite_words import suite_words
@@ -37,8 +37,8 @@ def table(arguments: Sequence[str], console: Console) -> int:
     timed = next((evaluation for evaluation in evaluations if evaluation.speedups), evaluations[0])
     measured = [*suite_words(list(runs.values()), timed), f"baseline={timed.environment.baseline}"]
     words_to_use = shlex.join(["backend=recorded", f"backend.table={out}", *measured])
-    console.print(Text(f"{said}evo evolve {words_to_use}"), soft_wrap=True)
+    say(console, f"{said}evo evolve {words_to_use}")
     if kernels < _FEW:
         meets = f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there"
-        console.print(Text(f"{meets}; benchmarks/variant_table.py makes a table to search in"), soft_wrap=True)
+        say(console, f"{meets}; benchmarks/variant_table.py makes a table to search in")
     return 0

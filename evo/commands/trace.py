@@ -4,9 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
-from evo.console import RunConsole
+from evo.console import RunConsole, say
 from evo.result import evaluation_of
 from evo.run_options import RUNS, locate_run
 from evo.settings import ConfigError
@@ -42,7 +41,7 @@ def _export(words: Sequence[str], console: Console) -> int:
                 console.file.write(line.decode("ascii"))
             return 0
         write_trace(out, story(run, archive))
-    _say(console, f"{out}: the trace of {run.path}; to search again from it: evo trace replay {out}")
+    say(console, f"{out}: the trace of {run.path}; to search again from it: evo trace replay {out}")
     return 0
 
 
@@ -59,14 +58,10 @@ def _replay(words: Sequence[str], console: Console) -> int:
         best = evaluation_of(archive, result["best"]["id"]) if result["best"] else None
     voice.farewell(result, best, str(folder.path), resumable=False)
     if replayed.differing:
-        _say(console, f"not as in the trace: {', '.join(replayed.differing)}")
+        say(console, f"not as in the trace: {', '.join(replayed.differing)}")
         return 1
-    _say(console, f"as in the trace: {', '.join(replayed.compared) or 'it has nothing to compare with'}")
+    say(console, f"as in the trace: {', '.join(replayed.compared) or 'it has nothing to compare with'}")
     return 0
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(Text(line), soft_wrap=True)
 
 
 _ACTIONS: Mapping[str, Callable[[Sequence[str], Console], int]] = {"export": _export, "replay": _replay}
