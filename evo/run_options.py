@@ -14,7 +14,7 @@ from evo.settings import ConfigError, compose_config, parse_overrides
 from evo.single_shot import require_enough_questions
 from evo.toolbox import build_bank, read_template
 from population.atomic_file import write_atomically
-from population.run_folder import RunFolder, writing
+from population.run_folder import RunFolder, open_run_folder, writing
 
 RUNS = "runs"  # where a run is looked for by its name alone
 _FOLDER = ".hydra"  # as Hydra names it, so that every command finds them there
@@ -41,6 +41,11 @@ def locate_run(name: str, runs: str = RUNS) -> RunFolder:
     else:
         found = here if here.exists() and not among_runs.exists() else among_runs
     return RunFolder(found)
+
+
+def open_run(name: str) -> RunFolder:
+    """The run at that path, or of that name. Raises RunFolderError where there is none."""
+    return open_run_folder(locate_run(name).path)
 
 
 def join_options(words: Sequence[str]) -> Options:

@@ -10,10 +10,9 @@ from evo.console import say
 from evo.report.page import report_page
 from evo.report.pictures import require_pictures
 from evo.report.reading import read_account
-from evo.run_options import locate_run
+from evo.run_options import open_run
 from evo.settings import ConfigError
 from population.atomic_file import write_atomically
-from population.run_folder import open_run_folder
 
 _USAGE = "expected evo report RUN [--out FILE]"
 
@@ -26,7 +25,7 @@ def report(arguments: Sequence[str], console: Console) -> int:
         case _:
             raise ConfigError(f"report: {' '.join(arguments) or 'no run named'}; {_USAGE}")
     require_pictures()
-    run = open_run_folder(locate_run(name).path)
+    run = open_run(name)
     page = report_page(read_account(run, now=time.time()))
     path = out or run.report
     try:

@@ -7,14 +7,13 @@ from rich.console import Console
 
 from evo.console import RunConsole, say
 from evo.result import evaluation_of
-from evo.run_options import RUNS, locate_run
+from evo.run_options import RUNS, open_run
 from evo.settings import ConfigError
 from evo.trace.replay import replay
 from evo.trace.story import story
 from evo.trace.trace import read_trace
 from evo.trace.trace_file import sealed, write_trace
 from population.archive_reader import read_archive
-from population.run_folder import open_run_folder
 
 _USAGE = "expected evo trace export RUN [--out FILE] | replay TRACE [name=…]"
 
@@ -34,7 +33,7 @@ def _export(words: Sequence[str], console: Console) -> int:
             out = None if len(words) == 1 else Path(words[words.index("--out") + 1])
         case _:
             raise ConfigError(f"trace export: {' '.join(words) or 'no run named'}; {_USAGE}")
-    run = open_run_folder(locate_run(name).path)
+    run = open_run(name)
     with read_archive(run) as archive:
         if out is None:
             for line in sealed(story(run, archive)):
