@@ -6,6 +6,7 @@ from itertools import accumulate
 from typing import Any, TypeVar
 
 from evo.audits import CHAMPION_EVENT, judged_scores, recorded_audits, verdict
+from evo.evaluation_records import evaluation_of
 from fitness.audit_record import Audit
 from fitness.evaluation import Environment, Evaluation
 from population.archive_reader import ArchiveReader
@@ -50,12 +51,6 @@ def best_of(judged: Sequence[tuple[str, Scored]]) -> tuple[str, Scored] | None:
     """The individual with the greatest geomean, the earliest of equals; None where nothing passed."""
     passed = [pair for pair in judged if pair[1].geomean is not None]
     return max(passed, key=lambda pair: pair[1].geomean or 0.0, default=None)
-
-
-def evaluation_of(archive: ArchiveReader, individual_id: str) -> Evaluation | None:
-    """What an archive holds of an individual's measurement."""
-    recorded = archive.evaluation_json(individual_id)
-    return None if recorded is None else Evaluation.from_json(parse_json(recorded))
 
 
 def read_result(run: RunFolder) -> dict[str, Any] | None:

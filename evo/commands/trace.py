@@ -6,7 +6,7 @@ from pathlib import Path
 from rich.console import Console
 
 from evo.console import RunConsole, say
-from evo.result import evaluation_of
+from evo.evaluation_records import evaluation_of
 from evo.run_options import RUNS, open_run
 from evo.settings import ConfigError
 from evo.trace.replay import replay

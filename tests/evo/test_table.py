@@ -13,6 +13,7 @@ from small_search import MACHINE, SEED, judge_knobs, run_part, small_config, sna
 
 from evo.audits import AUDIT_EVENT
 from evo.commands.table import table
+from evo.evaluation_records import record_evaluation
 from evo.exported_table import gather_evaluations
 from evo.run import run_search
 from evo.settings import ConfigError, compose_config
@@ -24,7 +25,7 @@ from fitness.evaluation import Evaluation, Status
 from population.archive import open_archive
 from population.atomic_file import parse_json, strict_json
 from population.individual import Individual
-from population.records import EvaluationRecord, EventRecord
+from population.records import EventRecord
 from population.run_folder import RunFolder, create_run_folder
 
 
@@ -46,16 +47,7 @@ def add(run: RunFolder, evaluation: Evaluation, source: str, birth: int = -9) ->
     with open_archive(run) as archive:
         archive.record_individual(Individual.from_source(source, birth=birth, generation=0, operator="seed"))
         name = Individual.from_source(source, birth=birth, generation=0, operator="seed").id
-        record = strict_json(evaluation.to_json())
-        archive.record_evaluation(
-            EvaluationRecord(
-                individual_id=name,
-                key=evaluation.key,
-                status=str(evaluation.status),
-                geomean=evaluation.geomean,
-                record=record,
-            )
-        )
+        record_evaluation(archive, name, evaluation)
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.jsonl.xz"])
