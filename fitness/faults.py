@@ -12,6 +12,11 @@ class CandidateFault(Exception):
         self.reason = reason
 
 
+def invalid(reason: str) -> CandidateFault:
+    """The fault of a source that breaks the contract."""
+    return CandidateFault(Status.INVALID, reason)
+
+
 class EnvironmentFault(Exception):
     """This machine, its set-up or the command line is at fault: no candidate may be blamed for it."""
 
