@@ -48,6 +48,16 @@ def open_run(name: str) -> RunFolder:
     return open_run_folder(locate_run(name).path)
 
 
+def run_and_file(words: Sequence[str], command: str, usage: str) -> tuple[str, Path | None]:
+    """The name and the file, None where no file is named, in `RUN [--out FILE]`. Raises ConfigError."""
+    match words:
+        case [name] if not name.startswith("-"):
+            return name, None
+        case ["--out", file, name] | [name, "--out", file] if not name.startswith("-"):
+            return name, Path(file)
+    raise ConfigError(f"{command}: {' '.join(words) or 'no run named'}; {usage}")
+
+
 def join_options(words: Sequence[str]) -> Options:
     """The words, read and checked, each with one value. Raises ConfigError."""
     if any(override.is_sweep_override() for override in parse_overrides(words)):

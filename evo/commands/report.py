@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 
@@ -10,7 +9,7 @@ from evo.console import say
 from evo.report.page import report_page
 from evo.report.pictures import require_pictures
 from evo.report.reading import read_account
-from evo.run_options import open_run
+from evo.run_options import open_run, run_and_file
 from evo.settings import ConfigError
 from population.atomic_file import write_atomically
 
@@ -19,11 +18,7 @@ _USAGE = "expected evo report RUN [--out FILE]"
 
 def report(arguments: Sequence[str], console: Console) -> int:
     """Exit code 0. Raises ConfigError for a bad command line, and RunFault for a run that cannot be read."""
-    match arguments:
-        case [name] | ["--out", _, name] | [name, "--out", _] if not name.startswith("-"):
-            out = None if len(arguments) == 1 else Path(arguments[arguments.index("--out") + 1])
-        case _:
-            raise ConfigError(f"report: {' '.join(arguments) or 'no run named'}; {_USAGE}")
+    name, out = run_and_file(arguments, "report", _USAGE)
     require_pictures()
     run = open_run(name)
     page = report_page(read_account(run, now=time.time()))

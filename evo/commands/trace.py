@@ -7,7 +7,7 @@ from rich.console import Console
 
 from evo.console import RunConsole, say
 from evo.evaluation_records import evaluation_of
-from evo.run_options import RUNS, open_run
+from evo.run_options import RUNS, open_run, run_and_file
 from evo.settings import ConfigError
 from evo.trace.replay import replay
 from evo.trace.story import story
@@ -28,11 +28,7 @@ def trace(arguments: Sequence[str], console: Console) -> int:
 
 def _export(words: Sequence[str], console: Console) -> int:
     """To the console's file where no other is named, and then without a word of ours."""
-    match words:
-        case [name] | ["--out", _, name] | [name, "--out", _] if not name.startswith("-"):
-            out = None if len(words) == 1 else Path(words[words.index("--out") + 1])
-        case _:
-            raise ConfigError(f"trace export: {' '.join(words) or 'no run named'}; {_USAGE}")
+    name, out = run_and_file(words, "trace export", _USAGE)
     run = open_run(name)
     with read_archive(run) as archive:
         if out is None:
