@@ -79,10 +79,10 @@ def _scenarios(longest: int, head_dim: int) -> Iterator[Scenario]:
 
 
 def _sweep(scenario: Scenario, device: str) -> Iterator[Finding]:
-    """Every fault on every distribution that the gate draws at this length; the honest computation first."""
+    """Every fault on every distribution on which whole outputs of this length are judged; the honest one first."""
     shape = (1, scenario.seqlen_q, HEADS, scenario.head_dim)
     q, k, v = (torch.empty(shape, dtype=torch.bfloat16, device=device) for _ in range(3))
-    for distribution in JudgeSettings().distributions_for(scenario.seqlen_k):
+    for distribution in JudgeSettings().judged_whole(scenario.seqlen_k):
         draw_inputs(distribution, 1, q, k, v)
         reference = compute_reference(q, k, v, scenario)
         case = Case(scenario=scenario.name, distribution=distribution, stage="tightness", input_seed=1)

@@ -3,11 +3,13 @@
 Each seed draws one set of inputs for every cell, with the distributions by turns; all kernels are held against one
 reference. Dear cells come in some of the seeds only, and kernels other than FA3 may get each cell by turns. Every run
 goes on where the last one in the file stopped and appends a line for each kernel: how many outputs, which failed, and
-the greatest share of each bound that any reached.
+the greatest share of each bound that any reached. Of every output some rows are judged by themselves too, as those of
+timed calls are.
 """
 
 import argparse
 import json
+import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,6 +35,7 @@ from fitness.manifest import read_manifest
 from fitness.plan import ScenarioPlan
 from fitness.planner import plan_scenario
 from fitness.reference import compute_reference
+from fitness.row_sample import draw_block, judge_rows
 from fitness.scenario import Scenario, Suite
 from population.atomic_file import strict_json
 
@@ -83,17 +86,19 @@ class Tally:
     outputs: dict[str, int] = field(default_factory=dict)  # by cell
     failures: list[str] = field(default_factory=list)
     shares: dict[str, float] = field(default_factory=dict)  # by bound: the greatest error as a share of it
+    shares_of_rows: dict[str, float] = field(default_factory=dict)  # the same of some rows by themselves
 
-    def add(self, check: ScenarioCheck) -> None:
-        """Count a verdict."""
-        self.outputs[check.scenario] = self.outputs.get(check.scenario, 0) + 1
-        if not check.passed:
-            place = f"{check.scenario}, {check.distribution} inputs, seed {check.input_seed}"
-            self.failures.append(f"{place}: {check.reason}")
-        for name, bound in BOUNDS.items():
-            error, allowed = getattr(check, name), getattr(check, bound)
-            if error is not None and allowed:
-                self.shares[name] = max(self.shares.get(name, 0.0), error / allowed)
+    def add(self, whole: ScenarioCheck, rows: ScenarioCheck) -> None:
+        """Count the verdicts on one output."""
+        self.outputs[whole.scenario] = self.outputs.get(whole.scenario, 0) + 1
+        for check, shares in ((whole, self.shares), (rows, self.shares_of_rows)):
+            if not check.passed:
+                place = f"{check.scenario}, {check.distribution} inputs, seed {check.input_seed}"
+                self.failures.append(f"{place}: {check.reason}")
+            for name, bound in BOUNDS.items():
+                error, allowed = getattr(check, name), getattr(check, bound)
+                if error is not None and allowed:
+                    shares[name] = max(shares.get(name, 0.0), error / allowed)
 
 
 def main() -> int:
@@ -138,9 +143,9 @@ def _arguments() -> argparse.Namespace:
 
 
 def _sources() -> dict[str, Path]:
-    """Our own kernels by name."""
-    hopper = Path("tests/fitness/kernels/hopper/h1.cu")
-    return {path.stem: path for path in [*shipped_kernels(), hopper] if path.exists()}
+    """Our own kernels by name, and those that a Hopper prototype was bred by."""
+    bred = sorted(Path("tests/fitness/kernels/hopper").glob("*.cu"))
+    return {path.stem: path for path in [*shipped_kernels(), *bred]}
 
 
 def _lay_out(
@@ -259,11 +264,13 @@ def _one_seed(seed: int, cells: Sequence[Cell], tallies: dict[str, Tally]) -> No
         inputs, distribution = cell.tensors, distribution_at(turn)
         draw_inputs(distribution, seed, inputs.q, inputs.k, inputs.v)
         reference = compute_reference(inputs.q, inputs.k, inputs.v, cell.scenario)
+        block = draw_block(cell.scenario, random.Random(seed))
         for honest in takers:
             case = Case(scenario=cell.scenario.name, distribution=distribution, stage=honest.kernel, input_seed=seed)
             o, lse = honest.call()
-            check = judge(o, reference.lse if lse is None else lse, reference, case)
-            tallies.setdefault(honest.kernel, Tally()).add(check)
+            found = replace(inputs, o=o, lse=reference.lse if lse is None else lse)
+            rows = judge_rows(found, cell.scenario, [block], case)
+            tallies.setdefault(honest.kernel, Tally()).add(judge(found.o, found.lse, reference, case), rows)
 
 
 def _next_seed(path: Path) -> int:
@@ -280,12 +287,17 @@ def _append(
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", encoding="utf-8") as file:
         for kernel, tally in tallies.items():
-            shares = {name: round(share, 4) for name, share in tally.shares.items()}
-            found = {"outputs": sum(tally.outputs.values()), "failed": len(tally.failures), "shares": shares}
+            shares, shares_of_rows = (
+                {name: round(share, 4) for name, share in each.items()} for each in (tally.shares, tally.shares_of_rows)
+            )
+            found = {
+                "outputs": sum(tally.outputs.values()), "failed": len(tally.failures), "shares": shares,
+                "shares_of_rows": shares_of_rows,
+            }  # fmt: skip
             record = {"kernel": kernel, "version": versions[kernel], **circumstances, **found}
             record |= {"cells": tally.outputs, "failures": tally.failures}
             file.write(strict_json(record, sort_keys=False) + "\n")
-            print(f"{kernel}: {found['outputs']} outputs, {found['failed']} failed, {shares}")
+            print(f"{kernel}: {found['outputs']} outputs, {found['failed']} failed, {shares}, rows {shares_of_rows}")
             for failure in tally.failures[:5]:
                 print(f"  {failure}")
     print(f"appended to: {path}; {circumstances['seconds']} s")

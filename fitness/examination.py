@@ -75,7 +75,7 @@ def examine(job: Examination, backend: Backend, baseline: FastestSetting, watch:
             )
             pair.set_inputs(rng.getrandbits(SEED_BITS))
             twin.set_inputs(rng.getrandbits(SEED_BITS))
-            bulk.append(time_in_bulk(pair, twin, watch))
+            bulk.append(time_in_bulk(pair, twin, rng, watch))
         for plan in job.plan.edges:
             scaled[plan.scenario.name] = _time_scaled(plan, job, backend, rng, watch)
     except CandidateFault as found:
@@ -83,7 +83,7 @@ def examine(job: Examination, backend: Backend, baseline: FastestSetting, watch:
     return Examined(bulk=tuple(bulk), scaled_ms=scaled, fault=fault)
 
 
-def time_in_bulk(pair: Pair, twin: Pair, watch: Watch) -> BulkTiming:
+def time_in_bulk(pair: Pair, twin: Pair, rng: random.Random, watch: Watch) -> BulkTiming:
     """Single calls and bulks of calls by turns. Raises CandidateFault where the last output of a bulk is wrong.
 
     Every timed call comes right after one of the twin, the same on other tensors. So a single call finds the cache as
@@ -106,8 +106,8 @@ def time_in_bulk(pair: Pair, twin: Pair, watch: Watch) -> BulkTiming:
         pair.poison()
         with watch.candidate(f"timing {calls} calls in a row on {name}"):
             candidate_bulk_ms = _bulk_ms(*candidate, calls)
-        if not pair.agrees():
-            raise _wrong(f"after {calls} calls in a row on {name}, o is not what the baseline gives")
+        if complaint := pair.complaint(rng):
+            raise _wrong(f"after {calls} calls in a row on {name}: {complaint}")
         pair.poison()
         rounds.append((candidate_ms, baseline_ms, candidate_bulk_ms, _bulk_ms(*baseline, calls)))
     single, baseline_single, bulk, baseline_bulk = (statistics.median(times) for times in zip(*rounds, strict=True))

@@ -10,7 +10,7 @@ class JudgeSettings:
     """The judge's settings. Raises ValueError for those that cannot be worked with."""
 
     distributions: tuple[Distribution, ...] = tuple(Distribution)  # of the inputs of every scenario and edge
-    long_seqlen_k: int = 16384  # from this many keys on a reference is dear: the first distribution alone
+    long_seqlen_k: int = 16384  # from this many keys on a reference is dear: whole on the first distribution alone
     warmups: int = 2  # calls of each side before the timed ones
     repeats: int = 20  # timed calls of each side, at most
     least_repeats: int = 5  # these are made even where the time is up
@@ -35,6 +35,6 @@ class JudgeSettings:
         if self.bootstrap_draws < 1:
             raise ValueError(f"judge: {self.bootstrap_draws} bootstrap draws; expected at least 1")
 
-    def distributions_for(self, seqlen_k: int) -> tuple[Distribution, ...]:
-        """Those that a scenario of this many keys is checked on."""
+    def judged_whole(self, seqlen_k: int) -> tuple[Distribution, ...]:
+        """Those on which outputs of this many keys are judged whole; on the others some of their rows are."""
         return self.distributions[:1] if seqlen_k >= self.long_seqlen_k else self.distributions

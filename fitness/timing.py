@@ -23,6 +23,7 @@ from fitness.gate import Case
 from fitness.inputs import Distribution, draw_inputs
 from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, ScenarioPlan
+from fitness.row_sample import draw_block, judge_rows
 from fitness.scenario import Scenario
 from fitness.score import precise_enough, speedup_interval
 from fitness.watch import Watch
@@ -35,7 +36,7 @@ MAX_BASELINE_DIFFERENCE = 0.02  # of the output's Euclidean norm; two right kern
 class TimedScenario:
     """A scenario's times, and the verdict on the outputs of the timed calls.
 
-    One of them is held against the reference, all against the baseline's.
+    One of them is held against the reference, all against the baseline's, and some of their rows to the gate's rules.
     """
 
     timing: ScenarioTiming | None  # None where that output is wrong: times of a wrong result mean nothing
@@ -82,12 +83,20 @@ class Pair:
         self.watch.harness(f"timing the baseline on {self.scenario.name}")
         return self._timed(self.baseline.replay)
 
-    def agrees(self) -> bool:
-        """Whether the candidate's last timed call gave what the baseline gives, on the inputs of both."""
+    def complaint(self, rng: random.Random) -> str:
+        """What is wrong with the candidate's last timed call, on the inputs of both; "" where nothing is.
+
+        All of o is held against the baseline's, and o and lse of some rows, which `rng` draws now, to the gate's rules.
+        """
         if bool(self.baseline.replay.output.isnan().all()):  # it went first, and was poisoned before the candidate ran
             self.baseline.replay.run()
         size, distance, _ = self._apart()
-        return distance <= MAX_BASELINE_DIFFERENCE * size
+        if not distance <= MAX_BASELINE_DIFFERENCE * size:
+            return "o is not what the baseline gives on the same inputs"
+        inputs, outputs = self.baseline_tensors, self.bound.tensors
+        found = replace(inputs, o=outputs.o, lse=outputs.lse)
+        case = Case(scenario=self.scenario.name, distribution=TIMED_DISTRIBUTION, stage="timed", input_seed=0)
+        return judge_rows(found, self.scenario, [draw_block(self.scenario, rng)], case).reason
 
     def difference(self, input_seed: int) -> torch.Tensor:
         """Candidate less baseline on the last inputs, float32.
@@ -101,16 +110,19 @@ class Pair:
         if distance <= MAX_BASELINE_DIFFERENCE * size:
             return difference
         raise EnvironmentFault(
-            f"the baseline's output ({self.baseline.setting}) on {self.scenario.name} lies {distance:.3g} from a "
-            f"right one of norm {size:.3g}; expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, or "
-            "does not suit the scenario"
+            f"the baseline's output ({self.baseline.setting}) on {self.scenario.name}, of norm {size:.3g}, lies "
+            f"{distance:.3g} from a right one; expected at most {MAX_BASELINE_DIFFERENCE} of that: it is broken here, "
+            "or does not suit the scenario"
         )
 
     def _apart(self) -> tuple[float, float, torch.Tensor]:
-        """The norm of the candidate's output, that of its difference from the baseline's, and the difference."""
-        candidate = self.bound.tensors.o.float()
-        difference = candidate - self.baseline.replay.output.float()
-        return float(torch.linalg.vector_norm(candidate)), float(torch.linalg.vector_norm(difference)), difference
+        """The norm of the baseline's output, that of the candidate's difference from it, and the difference.
+
+        Not of the candidate's: what is far off or infinite would be its own measure.
+        """
+        baseline = self.baseline.replay.output.float()
+        difference = self.bound.tensors.o.float() - baseline
+        return float(torch.linalg.vector_norm(baseline)), float(torch.linalg.vector_norm(difference)), difference
 
     def _timed(self, replay: Replay) -> float:
         self.backend.flush_cache()  # right before the call, which a device queues while it is still at this
@@ -177,7 +189,7 @@ class _Samples:
     baseline_ms: tuple[float, ...]
     judged: _Judged
     clocks: Mapping[str, float]  # right after the last pair, while the device still runs as it ran
-    astray: str  # which timed call gave another result than the baseline; "" where none did
+    astray: str  # which timed call was wrong, and how; "" where none was
 
 
 def _repeat(pair: Pair, settings: JudgeSettings, rng: random.Random) -> _Samples:
@@ -203,8 +215,8 @@ def _repeat(pair: Pair, settings: JudgeSettings, rng: random.Random) -> _Samples
                 pair.set_inputs(input_seed)
             samples.append(time_call())
         # Every call, for one that need not be right would be the one that is skipped.
-        if not astray and not pair.agrees():
-            astray = f"o of timed call {done + 1} is not what the baseline gives on the same inputs"
+        if not astray and (complaint := pair.complaint(rng)):
+            astray = f"timed call {done + 1}: {complaint}"
         if done == lot:
             judged.append(_judge(pair, input_seed))
     refuse_violations(pair.bound, pair.scenario)

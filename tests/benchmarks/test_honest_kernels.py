@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 import torch
 
-from benchmarks.honest_kernels import Cell, Honest, distribution_at
+from benchmarks.honest_kernels import Cell, Honest, Tally, distribution_at
 from fitness.backends.backend import Tensors
+from fitness.evaluation import ScenarioCheck
 from fitness.inputs import Distribution
 from fitness.scenario import Scenario
 
@@ -48,3 +49,22 @@ def test_each_cell_meets_every_distribution_equally_often(place: int, every: int
     turns = range(2 * DRAWN * every)
     met = Counter(distribution_at(turn) for turn in turns if cell(place, ours=every).takers(turn))
     assert met == dict.fromkeys(Distribution, 2)
+
+
+def check(error: float, reason: str = "") -> ScenarioCheck:
+    return ScenarioCheck(
+        scenario="s", distribution="normal", stage="ours", input_seed=7, passed=not reason, reason=reason,
+        max_error=error, max_error_bound=2.0, relative_rms_error=None, relative_rms_bound=1.0,
+        mean_error=error / 2, mean_error_bound=2.0, lse_max_error=None, lse_max_bound=1.0,
+        row_error=0.0, row_error_bound=1.0,
+    )  # fmt: skip
+
+
+def test_an_output_is_counted_once_and_its_rows_have_shares_of_their_own() -> None:
+    tally = Tally()
+    tally.add(check(1.0), check(0.5))
+    tally.add(check(0.2), check(1.5, "in queries 0 to 3: too far off"))
+    assert tally.outputs == {"s": 2}
+    assert tally.shares == {"max_error": 0.5, "mean_error": 0.25, "row_error": 0.0}
+    assert tally.shares_of_rows == {"max_error": 0.75, "mean_error": 0.375, "row_error": 0.0}
+    assert tally.failures == ["s, normal inputs, seed 7: in queries 0 to 3: too far off"]

@@ -13,6 +13,7 @@ COMMANDS = {
     "rivals": ["kernels/seed/naive.cu"],
     "left_out": ["kernels/seed/naive.cu"],
     "evaluation_cost": [],
+    "evaluations_apart": ["kernels/seed/naive.cu"],
     "honest_kernels": [],
     "runtime_overhead": [],
     "same_kernel_twice": [],

@@ -46,10 +46,35 @@ def test_the_seeds_follow_from_the_generator():
     assert not set(seeds[0]) & set(seeds[2])
 
 
-def test_long_scenarios_get_the_first_distribution_alone():
+def test_of_long_scenarios_the_first_distribution_is_judged_whole_and_some_rows_of_the_others():
     settings = JudgeSettings(long_seqlen_k=300)
-    found = [check.distribution for check in checks_of(right, settings=settings) if check.scenario == LONG.name]
-    assert found == ["normal"]
+    checks = [check for check in checks_of(right, settings=settings) if check.scenario == LONG.name]
+    assert [check.distribution for check in checks] == list(Distribution)
+    assert [check.stage for check in checks] == ["correctness"] + ["some rows"] * 5
+    assert all(check.passed for check in checks)
+
+
+def test_a_softmax_without_its_maximum_at_long_scenarios_alone_is_caught_by_large_scores():
+    def no_maximum(tensors, shape):
+        right(tensors, shape)
+        if shape.seqlen_k >= 300:
+            weights = scores_of(tensors, shape).exp()
+            share = (weights / weights.sum(-1, keepdim=True)).nan_to_num(nan=0.0)
+            v = tensors.v.float().repeat_interleave(shape.heads // shape.kv_heads, 2)
+            tensors.o.copy_(torch.einsum("bhqk,bkhd->bqhd", share, v))
+
+    checks = list(checks_of(no_maximum, settings=JudgeSettings(long_seqlen_k=300)))
+    assert [(check.distribution, check.stage) for check in checks if not check.passed] == [("large", "some rows")]
+    assert checks[-1].reason.startswith("in queries ")
+
+
+def scores_of(tensors, shape):
+    """Scaled scores `[batch, heads, seqlen_q, seqlen_k]`, those that the mask hides at -inf."""
+    k = tensors.k.float().repeat_interleave(shape.heads // shape.kv_heads, 2)
+    scores = torch.einsum("bqhd,bkhd->bhqk", tensors.q.float(), k) / shape.head_dim**0.5
+    offset = shape.seqlen_k - shape.seqlen_q
+    hidden = torch.ones(shape.seqlen_q, shape.seqlen_k, dtype=torch.bool).triu(1 + offset)
+    return scores.masked_fill(hidden, -torch.inf) if shape.causal else scores
 
 
 @pytest.mark.parametrize("name", ["zeros", "writes_nothing"])

@@ -102,7 +102,7 @@ def test_a_candidate_that_goes_wrong_among_many_calls_is_told():
 
     found, _ = examined(tires)
     assert found.bulk == ()
-    assert found.fault.endswith(f"calls in a row on {SHAPE.name}, o is not what the baseline gives")
+    assert found.fault.endswith(f"calls in a row on {SHAPE.name}: o is not what the baseline gives on the same inputs")
 
 
 def test_other_sizes_are_timed_from_a_cold_cache_and_judged():
