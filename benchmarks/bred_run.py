@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from evo.data import seed_folder
+from evo.evaluation_records import record_evaluation
 from evo.history import Attempt, Outcome
 from evo.keeping import ATTEMPT_EVENT
 from evo.run_settings import SETTINGS_EVENT
@@ -17,7 +18,7 @@ from fitness.scenario import Suite
 from population.archive import Archive, create_archive
 from population.atomic_file import strict_json
 from population.individual import Individual
-from population.records import EvaluationRecord, EventRecord, QuestionRecord, ReplyRecord
+from population.records import EventRecord, QuestionRecord, ReplyRecord
 from population.run_folder import RunFolder
 from questions.bank import load_bank, shipped_bank_path
 from questions.question import Question
@@ -92,10 +93,7 @@ class _Breeding:
     def _keep(self, individual: Individual, speedups: tuple[float, ...], failure: Status | None) -> None:
         evaluation = self._evaluation(individual.source, speedups, failure)
         self.archive.record_individual(individual)
-        self.archive.record_evaluation(EvaluationRecord(
-            individual_id=individual.id, key=evaluation.key, status=str(evaluation.status), geomean=evaluation.geomean,
-            record=strict_json(evaluation.to_json()),
-        ))  # fmt: skip
+        record_evaluation(self.archive, individual.id, evaluation)
         if evaluation.geomean is not None:
             self.best.append(_Judged(individual=individual, geomean=evaluation.geomean, speedups=speedups))
             self.best = sorted(self.best, key=lambda each: -each.geomean)[:_PARENTS]

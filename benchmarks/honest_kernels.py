@@ -21,6 +21,7 @@ import torch
 
 from benchmarks.device import Judge, open_judge
 from benchmarks.ending import ended
+from benchmarks.gate_tightness import BOUNDS
 from benchmarks.record import command_line
 from evo.data import shipped_kernels
 from evo.suites import load_suite
@@ -41,10 +42,6 @@ from population.atomic_file import strict_json
 BASELINES = ("fa3", "fa4", "cudnn")
 IN_FULL = "fa3"  # the baseline that scores are made of: no seed goes by without it
 MIDDLE, LONG = 4096, 16384  # keys; from the second on the references cost twice as much as those of all other cells
-BOUNDS = {
-    "max_error": "max_error_bound", "relative_rms_error": "relative_rms_bound", "mean_error": "mean_error_bound",
-    "row_error": "row_error_bound", "lse_max_error": "lse_max_bound",
-}  # fmt: skip
 Output = tuple[torch.Tensor, torch.Tensor | None]  # o and lse, where there is one
 
 

@@ -26,6 +26,7 @@ from evo.attempt_events import ATTEMPT_EVENT
 from evo.choices import Settled, settle
 from evo.config import BackendConfig, BackendKind, Config, StopConfig
 from evo.console import RunConsole
+from evo.evaluation_records import record_evaluation
 from evo.history import Attempt, Outcome
 from evo.loop import evolve
 from evo.run_list import list_runs
@@ -40,7 +41,7 @@ from population.archive import Archive, create_archive, open_archive
 from population.atomic_file import strict_json
 from population.checkpoint import newest_generation
 from population.individual import Individual, set_fitness
-from population.records import EvaluationRecord, EventRecord, PromptRecord, QuestionRecord, ReplyRecord
+from population.records import EventRecord, PromptRecord, QuestionRecord, ReplyRecord
 from population.run_folder import RunFolder
 
 LIMIT_S = 2.0
@@ -81,12 +82,7 @@ class Filler:
         if parent is not None:
             self._tell(number, child, parent)
         evaluation = self._evaluation(child, number)
-        self._archive.record_evaluation(
-            EvaluationRecord(
-                individual_id=child.id, key=evaluation.key, status=str(evaluation.status), geomean=evaluation.geomean,
-                record=strict_json(evaluation.to_json()),
-            )
-        )  # fmt: skip
+        record_evaluation(self._archive, child.id, evaluation)
         set_fitness(child, evaluation.geomean)
         if len(self.population) < self._mu:
             self.population.append(child)

@@ -9,7 +9,7 @@ from functools import cached_property, lru_cache
 from evo.attempt_events import ATTEMPT_EVENT, latest_attempts, recorded_attempts
 from evo.audits import AUDIT_EVENT, CHAMPION_EVENT, judged_evaluations, judged_scores, recorded_audit, recorded_audits
 from evo.history import Attempt, Outcome
-from fitness.audit_record import Audit, refused
+from fitness.audit_record import Audit, after_audit
 from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json
@@ -102,10 +102,8 @@ class ArchivedPast:
         recorded = self._archive.evaluation_json(individual_id) if self.individual(individual_id) else None
         if recorded is None:
             return None
-        evaluation = Evaluation.from_json(parse_json(recorded))
         audit = recorded_audit(self._archive, CHAMPION_EVENT, individual_id) or self.audit(individual_id)
-        failed = audit is not None and audit.failed and evaluation.geomean is not None
-        return refused(evaluation, audit) if failed and audit else evaluation
+        return after_audit(Evaluation.from_json(parse_json(recorded)), audit)
 
     def _read_attempts_on(self, parent_id: str) -> tuple[Attempt, ...]:
         return self._latest(

@@ -6,7 +6,7 @@ from typing import Protocol, runtime_checkable
 
 from evo.audits import AUDIT_EVENT, CHAMPION_EVENT, recorded_audit, verdict
 from evo.history import History
-from fitness.audit_record import Audit, AuditCheck, refused
+from fitness.audit_record import Audit, AuditCheck, after_audit
 from fitness.evaluation import Evaluation
 from fitness.scenario import Scenario
 from fitness.suspicion import suspicions
@@ -46,8 +46,8 @@ class Auditing:
     def judged(self, individual: Individual, evaluation: Evaluation) -> Evaluation:
         """The evaluation, or what it is worth after an audit that failed. Raises EnvironmentFault."""
         dethroned = recorded_audit(self.archive, CHAMPION_EVENT, individual.id)
-        if dethroned is not None and dethroned.failed and evaluation.geomean is not None:
-            return refused(evaluation, dethroned)  # at the end of an earlier part of this run
+        if dethroned is not None and dethroned.failed:
+            return after_audit(evaluation, dethroned)  # at the end of an earlier part of this run
         parent = max(map(self.history.geomean, individual.parent_ids), default=0.0)
         why = suspicions(evaluation, parent or None, self.gain, self.scenarios)
         if not why:
@@ -59,7 +59,7 @@ class Auditing:
         if audit is None:
             return evaluation
         self.history.add_audit(individual.id, audit)
-        return refused(evaluation, audit) if audit.failed else evaluation
+        return after_audit(evaluation, audit)
 
     def crown(self) -> str | None:
         """The id of the best individual that no audit refuses, after auditing it; None where nothing passed.
@@ -68,13 +68,11 @@ class Auditing:
         """
         while (best := self._best()) is not None:
             audit = recorded_audit(self.archive, CHAMPION_EVENT, best.id)
-            if audit is None and self.auditor is None:
-                return best.id
             if audit is None and self.auditor is not None:
                 audit = self._audit_champion(best, self.auditor)
             if audit is None or not audit.failed:
                 return best.id
-            self.history.add_evaluation(best.id, refused(self._evaluation(best), audit))
+            self.history.add_evaluation(best.id, after_audit(self._evaluation(best), audit))
         return None
 
     def _audit_champion(self, best: Individual, auditor: Audits) -> Audit | None:

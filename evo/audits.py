@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from fitness.audit_record import Audit, refused
+from fitness.audit_record import Audit, after_audit
 from fitness.evaluation import Evaluation
 from population.archive_reader import ArchiveReader
 from population.atomic_file import parse_json
@@ -55,9 +55,7 @@ def judged_scores(archive: ArchiveReader, audits: Mapping[str, Audit] | None = N
 
 
 def _judged(recorded: str, audit: Audit | None) -> Evaluation:
-    evaluation = Evaluation.from_json(parse_json(recorded))
-    failed = audit is not None and audit.failed and evaluation.geomean is not None
-    return refused(evaluation, audit) if failed and audit else evaluation
+    return after_audit(Evaluation.from_json(parse_json(recorded)), audit)
 
 
 def verdict(audit: Audit | None) -> str:

@@ -94,10 +94,8 @@ def _baseline(kind: BaselineKind, gpu: Gpu | None) -> tuple[BaselineKind, Choice
     if gpu is None:
         why = "the default on a processor: torch's own attention, on the same threads"
         return BaselineKind.sdpa, Choice(what="baseline", value="sdpa", why=why)
-    default = {9: BaselineKind.fa3, 10: BaselineKind.fa4}.get(gpu.capability[0])
-    if default is not None:
-        return default, Choice(what="baseline", value=default.value, why=f"the default on {gpu.arch}")
-    return BaselineKind.sdpa, Choice(what="baseline", value="sdpa", why=f"the default on {gpu.arch}")
+    default = {9: BaselineKind.fa3, 10: BaselineKind.fa4}.get(gpu.capability[0], BaselineKind.sdpa)
+    return default, Choice(what="baseline", value=default.value, why=f"the default on {gpu.arch}")
 
 
 def _suite(config: Config, gpu: Gpu | None) -> tuple[Suite, Choice]:

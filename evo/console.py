@@ -41,6 +41,11 @@ def plain_console(path: Path) -> Iterator[Console]:
         yield Console(file=file, width=_WIDTH)
 
 
+def say(console: Console, line: str) -> None:
+    """Print one line as it stands: never broken, so that it can be searched, and no word of it taken for a style."""
+    console.print(Text(line), soft_wrap=True)
+
+
 @dataclass(kw_only=True)
 class RunConsole:
     """Tells one run's story: as a live line on a terminal, as plain lines elsewhere."""
@@ -126,7 +131,7 @@ class RunConsole:
         return f"best {tracker.best_geomean:.4f} ×  {evaluations}{childless}  spend {tracker.spend_usd():.2f} USD"
 
     def _say(self, line: str) -> None:
-        self.console.print(Text(shown_text(line)), soft_wrap=True)
+        say(self.console, shown_text(line))
 
 
 def way_on(folder: str) -> str:

@@ -4,7 +4,7 @@ import time
 from pathlib import Path
 
 from population.atomic_file import strict_json, write_atomically
-from population.faults import RunFolderError
+from population.run_folder import writing
 
 
 def drop_file(folder: Path, name: str, record: object) -> Path:
@@ -13,11 +13,9 @@ def drop_file(folder: Path, name: str, record: object) -> Path:
     Raises RunFolderError where it cannot be written.
     """
     path = folder / f"{time.time_ns():020d}-{name}.json"
-    try:
+    with writing(path):
         folder.mkdir(exist_ok=True)
         write_atomically(path, strict_json(record) + "\n")
-    except OSError as error:
-        raise RunFolderError(f"{path}: {error}; make room or rights there") from error
     return path
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from evo.typography import plain
-from evo.unreadable import CutOff, UnreadableReply
+from evo.unreadable import UnreadableReply
 
 _THINK_TAG: Final = re.compile(
     r"(?P<first>^[ \t]*)?<(?P<closing>/?)(?:think|thinking|reasoning)>(?P<last>[ \t]*$)?",
@@ -52,8 +52,8 @@ def without_thinking(text: str) -> str:
     """The reply without its think blocks.
 
     A block opens with a tag that begins a line, in code too, and ends with the next closing tag. A closing tag alone,
-    first or last in its line, ends a block that the model's own template had opened. Raises CutOff where a block is
-    opened, never closed, and nothing else was said.
+    first or last in its line, ends a block that the model's own template had opened. Raises UnreadableReply where a
+    block is opened, never closed, and nothing else was said.
     """
     kept: list[str] = []
     position, thinking = 0, False
@@ -70,15 +70,15 @@ def without_thinking(text: str) -> str:
         kept.append(text[position:])
     answer = "".join(kept)
     if thinking and not answer.strip():
-        raise CutOff("the reply is all thinking: it ends before the answer")
+        raise UnreadableReply("the reply is all thinking: it ends before the answer")
     return answer
 
 
 def take_apart(text: str) -> Layout:
     """The prose, the fences and the edit blocks of a reply, in one pass.
 
-    Edit blocks are known by their own marks, in a fence or out of one. Raises CutOff where a fence or a block never
-    closes, UnreadableReply where the marks of a block are out of order.
+    Edit blocks are known by their own marks, in a fence or out of one. Raises UnreadableReply where a fence or a block
+    never closes, or the marks of a block are out of order.
     """
     lines = text.split("\n")
     passages: list[list[str]] = [[]]
@@ -114,7 +114,7 @@ def take_apart(text: str) -> Layout:
             body.append(line.removeprefix(opening[1]))
         position += 1
     if opening:
-        raise CutOff("a fence is opened and never closed: the reply ends in the middle of its code")
+        raise UnreadableReply("a fence is opened and never closed: the reply ends in the middle of its code")
     return Layout(prose=tuple("\n".join(passage) for passage in passages), fences=tuple(fences), blocks=tuple(blocks))
 
 
@@ -141,4 +141,4 @@ def _read_block(lines: list[str], start: int, *, number: int) -> tuple[EditBlock
             parts.append([])
         else:
             parts[-1].append(line)
-    raise CutOff(f"edit {number}: the reply ends before its line >>>>>>> REPLACE")
+    raise UnreadableReply(f"edit {number}: the reply ends before its line >>>>>>> REPLACE")

@@ -6,17 +6,15 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from evo.auditing import Auditing
+from evo.evaluation_records import evaluation_of, record_evaluation
 from evo.history import Attempt, History, Outcome
 from evo.noise import noise
-from evo.result import evaluation_of
 from evo.stop import EnvironmentBroken, StopSearch
 from fitness.evaluation import Evaluation, Status
 from fitness.faults import BaselineUnavailableError, EnvironmentFault
 from fitness.race import Bar, raise_bar
 from population.archive import Archive
-from population.atomic_file import strict_json
 from population.individual import Individual, set_fitness
-from population.records import EvaluationRecord
 from questions.credit import Outcome as QuestionOutcome
 from questions.sampler import QuestionSampler
 
@@ -115,7 +113,7 @@ class Judging:
         Raises EnvironmentFault from its audit; what was measured is kept.
         """
         if evaluation_of(self._archive, individual.id) is None:
-            self._record(individual, evaluation)
+            record_evaluation(self._archive, individual.id, evaluation)
         self._settle(individual, evaluation, set())
         set_fitness(individual, self._history.geomean(individual.id))
 
@@ -155,21 +153,10 @@ class Judging:
                 self._settle(individual, recorded, settled)
 
         def keep(place: int, evaluation: Evaluation) -> None:
-            self._record(missing[place], evaluation)
+            record_evaluation(self._archive, missing[place].id, evaluation)
             self._settle(missing[place], evaluation, settled)
 
         evaluator.evaluate_all([individual.source for individual in missing], on_done=keep)
-
-    def _record(self, individual: Individual, evaluation: Evaluation) -> None:
-        self._archive.record_evaluation(
-            EvaluationRecord(
-                individual_id=individual.id,
-                key=evaluation.key,
-                status=str(evaluation.status),
-                geomean=evaluation.geomean,
-                record=strict_json(evaluation.to_json()),
-            )
-        )
 
     def _settle(self, individual: Individual, evaluation: Evaluation, settled: set[str]) -> None:
         """Audit it where it is suspicious, remember it, tell of it."""

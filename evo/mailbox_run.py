@@ -19,6 +19,7 @@ from evo.run_options import (
     keep_options,
     locate_run,
     merged_overrides,
+    open_run,
     require_files,
 )
 from evo.settings import ConfigError
@@ -26,7 +27,7 @@ from evo.suites import require_timed
 from evo.toolbox import build_bank
 from population.archive import create_archive, open_archive
 from population.faults import RunFolderError
-from population.run_folder import RunFolder, open_run_folder
+from population.run_folder import RunFolder
 
 ANSWERED_BY_FILES = "answerer=mailbox"
 KNOBS_ONLY = (
@@ -65,7 +66,7 @@ def tell(name: str, read: Callable[[MailboxSearch], Inbox], *, partial: bool, co
 
     With `partial`, questions without a reply count as unanswered from now on. Raises as `ask` does.
     """
-    folder = open_run_folder(locate_run(name).path)
+    folder = open_run(name)
     options = join_options(earlier_overrides(folder))
     _check(options.config)
     with _opened(folder, options.config, console) as search:

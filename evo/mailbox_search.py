@@ -118,12 +118,9 @@ class MailboxSearch:
         late = self.archive.event(GIVEN_UP_EVENT, mail_name(*key)) is not None
         return not late and self.archive.reply(*key) is None
 
-    def _require_generations(self) -> None:
+    def _go_on(self, replies: Mapping[Key, Reply], *, wanted: int | None) -> _Standstill:
         if self.config.evolution.kind is EvolutionKind.steady:
             raise ConfigError(f"{self.folder.path}: a steady search (evolution=steady) is not exchanged by files")
-
-    def _go_on(self, replies: Mapping[Key, Reply], *, wanted: int | None) -> _Standstill:
-        self._require_generations()
         measured = MeasuredFiles(folder=self.folder.measured, job=job_of(self.config, None), note=self._notes.append)
         environment = self._environment(measured)
         measured = replace(measured, job=job_of(self.config, environment))
@@ -202,7 +199,7 @@ class MailboxSearch:
 
     def _given_up(self) -> dict[Key, str]:
         """Those that nobody will answer any more, and why a file that came was no reply; "" where none came."""
-        records = (parse_json(event.record) for event in self.archive.events() if event.kind == GIVEN_UP_EVENT)
+        records = (parse_json(event.record) for event in self.archive.events_of(GIVEN_UP_EVENT))
         return {(number, attempt): "".join(why) for number, attempt, *why in records}
 
     def _give_up(self, requests: Sequence[Request], unreadable: Mapping[Key, str]) -> None:

@@ -8,8 +8,8 @@ from evo.pending import Job
 from evo.stop import StopSearch
 from fitness.evaluation import Evaluation
 from population.atomic_file import parse_json, strict_json, write_atomically
-from population.faults import RunFolderError
 from population.individual import individual_id
+from population.run_folder import writing
 
 
 class EvaluationsAwaited(StopSearch):
@@ -73,11 +73,9 @@ class MeasuredElsewhere:
 def write_measured(folder: Path, source: str, evaluation: Evaluation) -> None:
     """Put the evaluation of a source in place, whole or not at all. Raises RunFolderError where it cannot."""
     path = measured_path(folder, source)
-    try:
+    with writing(path):
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(path, strict_json(evaluation.to_json()) + "\n")
-    except OSError as error:
-        raise RunFolderError(f"{path}: {error}; make room or rights there") from error
 
 
 def measured_path(folder: Path, source: str) -> Path:

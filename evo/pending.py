@@ -18,8 +18,8 @@ from fitness.evaluation import Environment, Evaluation
 from fitness.evaluation_key import source_sha256
 from fitness.faults import EnvironmentFault
 from population.atomic_file import parse_json, strict_json, write_atomically
-from population.faults import RunFolderError
 from population.individual import individual_id
+from population.run_folder import writing
 
 JOB = "job.json"
 SCHEMA = 1
@@ -107,7 +107,7 @@ def publish(pending: Path, job: Job, sources: Sequence[str]) -> None:
     The job comes first and goes never, so that no source lies there without it.
     """
     wanted = {f"{individual_id(source)}.cu": source for source in sources}
-    try:
+    with writing(pending):
         pending.mkdir(exist_ok=True)
         _write(pending / JOB, strict_json(job.to_json(), indent=2) + "\n")
         for name, source in wanted.items():
@@ -115,8 +115,6 @@ def publish(pending: Path, job: Job, sources: Sequence[str]) -> None:
         for path in _kernels(pending):
             if path.name not in wanted:
                 path.unlink(missing_ok=True)
-    except OSError as error:
-        raise RunFolderError(f"{pending}: {error}; make room or rights there") from error
 
 
 def pending_sources(pending: Path) -> tuple[dict[str, str], list[str]]:

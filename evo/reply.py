@@ -3,13 +3,12 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from evo.edits import apply_edits, edits_of_blocks, edits_of_diff, is_hunk_header
 from evo.fences import Fence, Layout, take_apart, without_thinking
 from evo.typography import mended, plain
-from evo.unreadable import CutOff, EmptyReply, NoChange, Notes, RefusedReply, UnreadableReply
+from evo.unreadable import NoChange, Notes, UnreadableReply
 from fitness.shown_text import shown_text
 
 _LENGTH_MAX: Final = 1_000_000
@@ -28,20 +27,11 @@ _REFUSAL: Final = re.compile(
 _DIFF_TAGS: Final = frozenset({"diff", "patch", "udiff"})
 
 
-class AnswerKind(StrEnum):
-    """The form in which the child was given."""
-
-    EDITS = "edits"
-    DIFF = "diff"
-    FILE = "file"
-
-
 @dataclass(frozen=True, kw_only=True)
 class Answer:
     """A reply, read: the child's source, and what is said of it."""
 
     source: str
-    kind: AnswerKind
     notes: Notes
 
 
@@ -51,29 +41,29 @@ def read_reply(text: str | None, parent_source: str, finish_reason: str) -> Answ
     The child is given in one of three forms: SEARCH/REPLACE blocks, a unified diff in a fence, or the whole file in a
     fence (the last one that holds a manifest and a kernel; fences without a manifest are illustrations). Nothing is
     guessed: two forms in one reply, an edit without its one place, or an end in mid-code refuse the whole.
-    Raises UnreadableReply, of which EmptyReply, RefusedReply, CutOff and NoChange are kinds.
+    Raises UnreadableReply, of which NoChange is a kind.
     """
     if finish_reason in ("refusal", "content_filter"):
-        raise RefusedReply(f"the model declined: {(text or '').strip()[:200] or finish_reason}")
+        raise UnreadableReply(f"the model declined: {(text or '').strip()[:200] or finish_reason}")
     if finish_reason == "length":
-        raise CutOff("the reply reached its length limit before its end")
+        raise UnreadableReply("the reply reached its length limit before its end")
     if not text or not plain(text).strip():
-        raise EmptyReply("the reply is empty")
+        raise UnreadableReply("the reply is empty")
     if len(text) > _LENGTH_MAX:
         raise UnreadableReply(f"the reply has {len(text)} characters, more than {_LENGTH_MAX}")
     answer = _answer_in(text)
     if not answer.strip():
-        raise EmptyReply("the reply holds thinking and no answer")
+        raise UnreadableReply("the reply holds thinking and no answer")
     layout = take_apart(answer)
     notes = _read_notes(layout.prose)
     try:
-        kind, source = _read_child(layout, parent_source)
+        source = _read_child(layout, parent_source)
         _check_whole(source)
         if _tidy(source) == _tidy(parent_source):
             raise NoChange("no change: the child equals its parent")
     except UnreadableReply as trouble:
         raise trouble.with_notes(notes) from None
-    return Answer(source=source, kind=kind, notes=notes)
+    return Answer(source=source, notes=notes)
 
 
 def read_notes(text: str) -> Notes:
@@ -85,18 +75,17 @@ def _answer_in(text: str) -> str:
     return without_thinking("\n".join(line.rstrip("\r") for line in text.split("\n")))
 
 
-def _read_child(layout: Layout, parent_source: str) -> tuple[AnswerKind, str]:
+def _read_child(layout: Layout, parent_source: str) -> str:
     diffs = [fence for fence in layout.fences if _is_diff(fence)]
     files = [fence for fence in layout.fences if _has_manifest(fence) and not _is_diff(fence)]
     if bool(layout.blocks) + bool(diffs) + bool(files) > 1:
         raise UnreadableReply("the reply gives the kernel in two forms; give edit blocks, or a diff, or the whole file")
     if layout.blocks:
-        return AnswerKind.EDITS, apply_edits(parent_source, edits_of_blocks(layout.blocks))
+        return apply_edits(parent_source, edits_of_blocks(layout.blocks))
     if diffs:
-        edits = [edit for fence in diffs for edit in edits_of_diff(fence.lines)]
-        return AnswerKind.DIFF, apply_edits(parent_source, edits)
+        return apply_edits(parent_source, [edit for fence in diffs for edit in edits_of_diff(fence.lines)])
     if files:
-        return AnswerKind.FILE, _read_file(files)
+        return _read_file(files)
     raise _no_code(layout)
 
 
@@ -144,7 +133,7 @@ def _no_code(layout: Layout) -> UnreadableReply:
         if any("__global__" in line for fence in layout.fences for line in fence.lines):
             return UnreadableReply("the manifest, the comment /*evo … */, is missing from the file; give it whole")
     elif _REFUSAL.search(prose[:300]):
-        return RefusedReply(f"the model declined: {prose[:200]}")
+        return UnreadableReply(f"the model declined: {prose[:200]}")
     return UnreadableReply("the reply holds neither edit blocks nor a whole kernel in a fence")
 
 

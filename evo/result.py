@@ -1,9 +1,12 @@
 """result.json: the outcome of a run in one strict JSON object, worked out from the archive alone."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any, TypeVar
 
 from evo.audits import CHAMPION_EVENT, judged_scores, recorded_audits, verdict
+from evo.evaluation_records import evaluation_of
 from fitness.audit_record import Audit
 from fitness.evaluation import Environment, Evaluation
 from population.archive_reader import ArchiveReader
@@ -38,8 +41,8 @@ def build_result(
         "stop_reason": stop_reason,
         "seed": _seed(best_of([(score.individual_id, score) for score in judged if score.individual_id in seeds])),
         "best": _best(best[0], evaluation_of(archive, best[0]), audits) if best else None,
-        "history": list(_best_so_far(judged)),
-        "failures": _failures(judged),
+        "history": list(accumulate((score.geomean or 0.0 for score in judged), max)),
+        "failures": dict(Counter(score.status for score in judged if score.geomean is None)),
         "spend": archive.spend_so_far(),
     }
 
@@ -48,12 +51,6 @@ def best_of(judged: Sequence[tuple[str, Scored]]) -> tuple[str, Scored] | None:
     """The individual with the greatest geomean, the earliest of equals; None where nothing passed."""
     passed = [pair for pair in judged if pair[1].geomean is not None]
     return max(passed, key=lambda pair: pair[1].geomean or 0.0, default=None)
-
-
-def evaluation_of(archive: ArchiveReader, individual_id: str) -> Evaluation | None:
-    """What an archive holds of an individual's measurement."""
-    recorded = archive.evaluation_json(individual_id)
-    return None if recorded is None else Evaluation.from_json(parse_json(recorded))
 
 
 def read_result(run: RunFolder) -> dict[str, Any] | None:
@@ -101,18 +98,3 @@ def _best(name: str, evaluation: Evaluation | None, audits: Mapping[str, Audit])
         "speedups": evaluation.speedups,
         "audit": verdict(audits.get(name)),
     }
-
-
-def _best_so_far(scores: Iterable[Score]) -> Iterator[float]:
-    best = 0.0
-    for score in scores:
-        best = max(best, score.geomean or 0.0)
-        yield best
-
-
-def _failures(scores: Iterable[Score]) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for score in scores:
-        if score.geomean is None:
-            counts[score.status] = counts.get(score.status, 0) + 1
-    return counts

@@ -11,11 +11,12 @@ from evo.choices import Settled, settle
 from evo.config import Config, EvolutionKind
 from evo.console import RunConsole
 from evo.crowning import crown_best
+from evo.evaluation_records import evaluation_of
 from evo.finished import amount_done, nothing_left
 from evo.loggers.reporting import open_report
 from evo.loop import evolve
 from evo.preflight import refuse_pointless
-from evo.result import evaluation_of, first_environment, write_result
+from evo.result import first_environment, write_result
 from evo.run_settings import fixed_settings, require_same_settings
 from evo.search import prepare_search
 from evo.signals import orderly_stop

@@ -14,8 +14,7 @@ from evo.settings import ConfigError, compose_config, parse_overrides
 from evo.single_shot import require_enough_questions
 from evo.toolbox import build_bank, read_template
 from population.atomic_file import write_atomically
-from population.faults import RunFolderError
-from population.run_folder import RunFolder
+from population.run_folder import RunFolder, open_run_folder, writing
 
 RUNS = "runs"  # where a run is looked for by its name alone
 _FOLDER = ".hydra"  # as Hydra names it, so that every command finds them there
@@ -42,6 +41,21 @@ def locate_run(name: str, runs: str = RUNS) -> RunFolder:
     else:
         found = here if here.exists() and not among_runs.exists() else among_runs
     return RunFolder(found)
+
+
+def open_run(name: str) -> RunFolder:
+    """The run at that path, or of that name. Raises RunFolderError where there is none."""
+    return open_run_folder(locate_run(name).path)
+
+
+def run_and_file(words: Sequence[str], command: str, usage: str) -> tuple[str, Path | None]:
+    """The name and the file, None where no file is named, in `RUN [--out FILE]`. Raises ConfigError."""
+    match words:
+        case [name] if not name.startswith("-"):
+            return name, None
+        case ["--out", file, name] | [name, "--out", file] if not name.startswith("-"):
+            return name, Path(file)
+    raise ConfigError(f"{command}: {' '.join(words) or 'no run named'}; {usage}")
 
 
 def join_options(words: Sequence[str]) -> Options:
@@ -90,11 +104,9 @@ def keep_words(folder: RunFolder, words: Sequence[str]) -> None:
 
 def _write(folder: RunFolder, name: str, text: str) -> None:
     kept = folder.path / _FOLDER
-    try:
+    with writing(kept):
         kept.mkdir(exist_ok=True)
         write_atomically(kept / name, text)
-    except OSError as error:
-        raise RunFolderError(f"{kept}: {error}; make room or rights there") from error
 
 
 def require_files(config: Config) -> None:

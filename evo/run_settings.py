@@ -46,7 +46,16 @@ def fixed_settings(config: Config, settled: Settled) -> dict[str, Any]:
 
 def flatten_settings(config: Config) -> dict[str, Any]:
     """All settings by their dotted keys, as JSON types."""
-    return dict(_flatten(asdict(config), ""))
+    return flatten(asdict(config))
+
+
+def flatten(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """A tree of settings, or of anything else, by dotted keys."""
+    flat: dict[str, Any] = {}
+    for name, value in node.items():
+        key = f"{prefix}{name}"
+        flat |= flatten(value, f"{key}.") if isinstance(value, Mapping) else {key: _plain(value)}
+    return flat
 
 
 def recorded_settings(archive: ArchiveReader) -> dict[str, Any]:
@@ -81,17 +90,6 @@ def require_same_settings(archive: Archive, settings: Mapping[str, Any]) -> None
     ]
     if differing:
         raise ConfigError(f"resume: this run began with other settings: {'; '.join(differing)}; start a new run")
-
-
-def _flatten(node: Mapping[str, Any], prefix: str) -> list[tuple[str, Any]]:
-    flat: list[tuple[str, Any]] = []
-    for name, value in node.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, Mapping):
-            flat += _flatten(value, f"{key}.")
-        else:
-            flat.append((key, _plain(value)))
-    return flat
 
 
 def _plain(value: object) -> object:

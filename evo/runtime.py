@@ -12,8 +12,7 @@ from pathlib import Path
 import torch
 
 from evo.data import cache_folder, include_folder, kernel_path, shipped_names
-from fitness.evaluation import Status
-from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.faults import EnvironmentFault, invalid
 from fitness.manifest import Manifest, read_manifest
 from fitness.planner import plan_builds
 from fitness.rules import check_rules
@@ -35,8 +34,7 @@ def load_kernel(path: str | Path, *, cache: str | Path | None = None) -> Attenti
         expected = f"expected a .cu file, or the name of a shipped kernel: {shipped_names()}"
         raise FileNotFoundError(error.errno, f"{error.strerror}; {expected}", str(path)) from error
     except UnicodeDecodeError as error:
-        reason = f"{path} is not UTF-8 text: {error.reason} at byte {error.start}"
-        raise CandidateFault(Status.INVALID, reason) from error
+        raise invalid(f"{path} is not UTF-8 text: {error.reason} at byte {error.start}") from error
     folder = cache_folder(None if cache is None else str(cache), os.environ).absolute()
     if folder.exists() and not folder.is_dir():
         raise EnvironmentFault(f"cache={folder}: this is a file; expected a folder, which need not be there yet")

@@ -13,7 +13,7 @@ from typing import Any
 
 from fitness.evaluation import Evaluation
 from population.atomic_file import parse_json, strict_json, write_atomically
-from population.faults import RunFolderError
+from population.run_folder import writing
 
 SCHEMA = 1
 
@@ -64,11 +64,9 @@ class SittingFile:
         if not self._parents:
             return
         sitting = Sitting(parents=self._parents, children=self._children)
-        try:
+        with writing(self.path):
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomically(self.path, strict_json(sitting.to_json()) + "\n")
-        except OSError as error:
-            raise RunFolderError(f"{self.path}: {error}; make room or rights there") from error
 
 
 def new_sitting(measured: Path) -> SittingFile:

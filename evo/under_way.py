@@ -16,13 +16,13 @@ from evo.answerers.answerer import Answerer, AnswererError, Reply, Request
 from evo.asking import Asked, Asker
 from evo.config import Config
 from evo.conversation import Conversation, Made
+from evo.evaluation_records import evaluation_of
 from evo.history import History
 from evo.judging import MAX_FAULTS, EvaluatesAll, Judging
 from evo.keeping import Keeper
 from evo.loop import State
 from evo.mutation import ATTEMPTS, Mutation, listen
 from evo.open_questions import OpenQuestion, as_open, open_questions, record_asked, record_open
-from evo.result import evaluation_of
 from evo.stop import EnvironmentBroken, StopSearch
 from evo.submitting import submitting
 from evo.tracking import Tracker

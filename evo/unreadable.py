@@ -1,4 +1,4 @@
-"""Why a reply yields no child. Each way is an outcome of its own, with a reason that the re-ask can quote."""
+"""Why a reply yields no child, as a reason that the re-ask can quote."""
 
 from dataclasses import dataclass
 
@@ -31,15 +31,3 @@ class UnreadableReply(Exception):
 
 class NoChange(UnreadableReply):
     """The child would be its parent."""
-
-
-class CutOff(UnreadableReply):
-    """The reply ends in the middle of something."""
-
-
-class EmptyReply(UnreadableReply):
-    """Nothing was said."""
-
-
-class RefusedReply(UnreadableReply):
-    """The model, or a filter behind it, declined."""

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from evo.choices import Settled
@@ -134,16 +135,8 @@ def judge_settings(config: Config, backend: BackendKind) -> JudgeSettings:
 def _compiler(config: Config, settled: Settled) -> Compiler:
     cache = BuildCache(cache_folder(config.backend.cache, os.environ))
     cache.prune(_CACHE_BYTES)
-    if settled.gpu is None:
-        return HostCompiler(
-            include_dir=include_folder(),
-            cache=cache,
-            processes=_processes(config),
-            timeout_s=config.backend.compile_timeout_s,
-            memory_bytes=_COMPILER_MEMORY,
-        )
-    return NvrtcCompiler(
-        arch=settled.gpu.arch,
+    compiler = HostCompiler if settled.gpu is None else partial(NvrtcCompiler, arch=settled.gpu.arch)
+    return compiler(
         include_dir=include_folder(),
         cache=cache,
         processes=_processes(config),
@@ -158,9 +151,8 @@ def _processes(config: Config) -> int:
 
 def _target(config: Config, gpu: Gpu | None, environment: Environment, roof: Roof) -> Target:
     if gpu is None:
-        names = frozenset({"portable"})
         return Target(
-            names=names,
+            names=frozenset({"portable"}),
             sm_count=_HOST_SM_COUNT,
             environment=environment,
             compiling_disturbs=config.pool.kind is PoolKind.local,  # the workers of Ray are on nodes of their own

@@ -63,8 +63,10 @@ class Audit:
         return cls(why=tuple(record["why"]), checks=checks)
 
 
-def refused(evaluation: Evaluation, audit: Audit) -> Evaluation:
-    """What an evaluation is worth after an audit that failed: wrong, without times, and with the reason."""
+def after_audit(evaluation: Evaluation, audit: Audit | None) -> Evaluation:
+    """What an evaluation is worth after an audit: wrong, without times and with the reason, where a win failed it."""
+    if audit is None or not audit.failed or evaluation.geomean is None:
+        return evaluation
     return replace(
         evaluation, status=Status.INCORRECT, reason=f"the audit of this win failed: {audit.reason}",
         timings=(), geomean=None, geomean_low=None, geomean_high=None,

@@ -18,7 +18,7 @@ from fitness.build_limits import refuse_excess
 from fitness.compile_log import advisories, clashing_flag, kernel_resources, readable_errors
 from fitness.cubin import read_cubin
 from fitness.evaluation import BuildReport, KernelResources, Status
-from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.faults import CandidateFault, EnvironmentFault, invalid
 from fitness.plan import Build, SuitePlan
 from fitness.process import KillableProcess, ProcessDied, ProcessTimeout
 from fitness.process_limits import ProcessLimits
@@ -199,7 +199,7 @@ def _contract_header(include_dir: Path) -> str:
 
 def _require_text(source: str) -> None:
     if "\0" in source or any("\ud800" <= character <= "\udfff" for character in source):
-        raise _invalid("the source holds a NUL or half of a surrogate pair; it must be plain Unicode text")
+        raise invalid("the source holds a NUL or half of a surrogate pair; it must be plain Unicode text")
 
 
 def _raise_first_fault(futures: Sequence["Future[tuple[Path, BuildReport]]"], names: Sequence[str]) -> None:
@@ -237,20 +237,20 @@ def _judge(product: nvrtc.Product, build: Build) -> BuildReport:
     if not cubin.kernels:
         raise CandidateFault(Status.COMPILE_ERROR, "the source has no __global__ function")
     if cubin.imported:
-        raise _invalid(
+        raise invalid(
             f"the source calls {', '.join(cubin.imported)}; on the device there is no heap, no printf and no launch, "
             "only params.workspace"
         )
     harmless = only_read(product.ptx)
     kept = ["a string" if name.startswith("$str") else name for name in cubin.writable if name not in harmless]
     if kept:
-        raise _invalid(
+        raise invalid(
             f"the source keeps state in device memory, or could: {', '.join(kept)}. Nothing may be kept from call to "
             "call; use params.workspace for scratch space. Tables that are indexed at run time lie in writable memory "
             "too, unless declared __constant__"
         )
     if addresses_constants(product.ptx):
-        raise _invalid(
+        raise invalid(
             "the source takes the address of __constant__ memory, through which it could be written; "
             "read constants by their names"
         )
@@ -271,7 +271,3 @@ def _resources(log: str, kernels: Sequence[str]) -> tuple[KernelResources, ...]:
             "use another version of nvidia-cuda-nvrtc"
         )
     return tuple(each for name, each in reported.items() if name in kernels)
-
-
-def _invalid(reason: str) -> CandidateFault:
-    return CandidateFault(Status.INVALID, reason)

@@ -14,7 +14,7 @@ from fitness.compiler import CompiledBuild, Compiler, require_kernels
 from fitness.correctness import SEED_BITS
 from fitness.evaluation import Environment, Evaluation, ScenarioTiming, Status, always_deterministic
 from fitness.evaluation_key import evaluation_key, source_sha256
-from fitness.faults import CandidateFault, DoubtfulFault
+from fitness.faults import CandidateFault, DoubtfulFault, invalid
 from fitness.judge_settings import JudgeSettings
 from fitness.manifest import CONTRACT, read_manifest
 from fitness.measure import Job, Measured, ended_two_workers
@@ -200,10 +200,9 @@ class Evaluator:
                 f"targets {', '.join(manifest.targets)}; {device} runs {', '.join(sorted(self._target.names))}",
             )
         if not self._may_run(source):
-            raise CandidateFault(
-                Status.INVALID,
+            raise invalid(
                 "not a shipped seed with other knob values, and this backend would run it natively, with your rights; "
-                "set backend.run_model_code=true to allow that",
+                "set backend.run_model_code=true to allow that"
             )
         return plan_suite(manifest, self._suite, self._target.sm_count)
 

@@ -10,8 +10,7 @@ from typing import Any
 
 from simpleeval import SimpleEval
 
-from fitness.evaluation import Status
-from fitness.faults import CandidateFault
+from fitness.faults import CandidateFault, invalid
 
 MAX_LENGTH = 200
 MAX_DEPTH = 50  # simpleeval recurses, and Python's stack is shared with the caller
@@ -133,7 +132,7 @@ class Expression:
 
     def _fault(self, problem: str) -> CandidateFault:
         shown = self.text if len(self.text) <= MAX_LENGTH else self.text[:40] + "…"
-        return CandidateFault(Status.INVALID, f"{self._place}: {shown!r}: {problem}")
+        return invalid(f"{self._place}: {shown!r}: {problem}")
 
 
 def _depth(root: ast.AST) -> int:

@@ -16,6 +16,11 @@ class CandidateFault(Exception):
         super().__init__(f"{status}: {self.reason}")
 
 
+def invalid(reason: str) -> CandidateFault:
+    """The fault of a source that breaks the contract."""
+    return CandidateFault(Status.INVALID, reason)
+
+
 class EnvironmentFault(Exception):
     """This machine, its set-up or the command line is at fault: no candidate may be blamed for it."""
 

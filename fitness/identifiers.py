@@ -3,9 +3,8 @@
 import keyword
 import re
 
-from fitness.evaluation import Status
 from fitness.expressions import FUNCTIONS
-from fitness.faults import CandidateFault
+from fitness.faults import invalid
 
 SCENARIO_FIELDS = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "head_dim", "causal", "bf16")
 DEVICE_FIELD = "sm_count"
@@ -25,15 +24,15 @@ _CPP_KEYWORDS = """
 def check_identifier(name: str, place: str) -> None:
     """Raise CandidateFault (INVALID) unless `name` can name something in C++."""
     if not _IDENTIFIER.fullmatch(name):
-        raise CandidateFault(Status.INVALID, f"{place}: {name!r} is not a C++ identifier (ASCII letters, digits, _)")
+        raise invalid(f"{place}: {name!r} is not a C++ identifier (ASCII letters, digits, _)")
     if name in _CPP_KEYWORDS.split() or name == "main":
-        raise CandidateFault(Status.INVALID, f"{place}: {name} has a meaning of its own in C++; choose another name")
+        raise invalid(f"{place}: {name} has a meaning of its own in C++; choose another name")
 
 
 def check_flag(name: str, place: str) -> None:
     """Raise CandidateFault (INVALID) unless `name` can be a -D flag that expressions may use as well."""
     check_identifier(name, place)
     if name in (*SCENARIO_FIELDS, DEVICE_FIELD, *FUNCTIONS):
-        raise CandidateFault(Status.INVALID, f"{place}: {name} has a meaning of its own in expressions")
+        raise invalid(f"{place}: {name} has a meaning of its own in expressions")
     if name.startswith(("EVO_", "__")) or re.match("_[A-Z]", name) or keyword.iskeyword(name):
-        raise CandidateFault(Status.INVALID, f"{place}: {name} is reserved; choose another name")
+        raise invalid(f"{place}: {name} is reserved; choose another name")

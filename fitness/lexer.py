@@ -5,8 +5,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from typing import NamedTuple
 
-from fitness.evaluation import Status
-from fitness.faults import CandidateFault
+from fitness.faults import CandidateFault, invalid
 
 MAX_SOURCE_BYTES = 256 * 1024
 
@@ -74,9 +73,9 @@ def check_size(source: str) -> None:
     # A lone surrogate has no UTF-8; the rules refuse it later, here it only has to be counted.
     size = len(source.encode("utf-8", "surrogatepass"))
     if size > MAX_SOURCE_BYTES:
-        raise CandidateFault(Status.INVALID, f"the source has {size} bytes; at most {MAX_SOURCE_BYTES} are allowed")
+        raise invalid(f"the source has {size} bytes; at most {MAX_SOURCE_BYTES} are allowed")
 
 
 def _fault(source: str, position: int, problem: str) -> CandidateFault:
     shown = source[position : position + 40].split("\n", 1)[0]
-    return CandidateFault(Status.INVALID, f"line {line_number(source, position)}: {shown!r}: {problem}")
+    return invalid(f"line {line_number(source, position)}: {shown!r}: {problem}")

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 
-from fitness.evaluation import Status
-from fitness.faults import CandidateFault
+from fitness.faults import CandidateFault, invalid
 from fitness.identifiers import DEVICE_FIELD, SCENARIO_FIELDS, check_flag, check_identifier
 from fitness.lexer import line_number
 from fitness.manifest_comment import manifest_span
@@ -108,7 +107,7 @@ def read_manifest(source: str) -> Manifest:
     root = Table(_parse("\n" * (line_number(source, start) - 1) + source[start:end]), place="manifest", keys=_KEYS)
     contract = root.integer("contract")
     if contract != CONTRACT:
-        raise _invalid(f"contract is {contract}; this version knows contract {CONTRACT} only")
+        raise invalid(f"contract is {contract}; this version knows contract {CONTRACT} only")
     knobs = tuple(_knob(name, content) for name, content in root.mapping("knobs").items())
     defines = _defines(root.mapping("defines"), knobs)
     names = (*SCENARIO_FIELDS, *(knob.name for knob in knobs), *(name for name, _ in defines))
@@ -157,20 +156,20 @@ def _parse(text: str) -> dict[str, object]:
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # ValueError also covers numbers too long for Python
-        raise _invalid(f"the manifest is not TOML: {str(error) or 'nested too deeply'}") from error
+        raise invalid(f"the manifest is not TOML: {str(error) or 'nested too deeply'}") from error
 
 
 def _name(root: Table) -> str:
     name = root.text("name").strip()
     if not name or not name.isprintable():
-        raise _invalid(f"name is {name!r}; expected one line of printable text")
+        raise invalid(f"name is {name!r}; expected one line of printable text")
     return name
 
 
 def _targets(root: Table) -> tuple[str, ...]:
     targets = root.strings("targets")
     if not targets or len(set(targets)) != len(targets) or not set(targets) <= set(TARGETS):
-        raise _invalid(f"targets is {list(targets)}; expected one or more of {', '.join(TARGETS)}, each once")
+        raise invalid(f"targets is {list(targets)}; expected one or more of {', '.join(TARGETS)}, each once")
     return targets
 
 
@@ -180,11 +179,11 @@ def _knob(name: str, content: object) -> Knob:
     table = Table(content, place=place, keys=_KNOB_KEYS)
     value, choices, layer = table.integer("value"), table.integers("choices"), table.text("layer")
     if len(set(choices)) != len(choices):
-        raise _invalid(f"{place}: choices is {list(choices)}; expected distinct numbers")
+        raise invalid(f"{place}: choices is {list(choices)}; expected distinct numbers")
     if value not in choices:
-        raise _invalid(f"{place}: value is not among choices; add it there or choose one of them")
+        raise invalid(f"{place}: value is not among choices; add it there or choose one of them")
     if layer not in tuple(Layer):
-        raise _invalid(f"{place}: layer is {layer!r}; expected one of {', '.join(Layer)}")
+        raise invalid(f"{place}: layer is {layer!r}; expected one of {', '.join(Layer)}")
     return Knob(name=name, value=value, choices=choices, layer=Layer(layer))
 
 
@@ -196,10 +195,10 @@ def _defines(entries: Mapping[str, object], knobs: tuple[Knob, ...]) -> tuple[tu
         place = f"[defines] {name}"
         check_flag(name, place)
         if name in names:
-            raise _invalid(f"{place}: a knob has the same name")
+            raise invalid(f"{place}: a knob has the same name")
         expression = as_expression(content, place, names)
         if loose := expression.names_outside_comparisons & sizes:
-            raise _invalid(f"{place}: {min(loose)} may stand only inside a comparison, or as heads // kv_heads")
+            raise invalid(f"{place}: {min(loose)} may stand only inside a comparison, or as heads // kv_heads")
         defines.append((name, expression.text))
         names.append(name)
     return tuple(defines)
@@ -208,12 +207,12 @@ def _defines(entries: Mapping[str, object], knobs: tuple[Knob, ...]) -> tuple[tu
 def _tensor_maps(root: Table, names: tuple[str, ...]) -> tuple[TensorMapSpec, ...]:
     tables = root.tables("tensor_map", ("tensor", "box", "swizzle", "when"))
     if len(tables) > MAX_TENSOR_MAPS:
-        raise _invalid(f"there are {len(tables)} [[tensor_map]] entries; at most {MAX_TENSOR_MAPS} are allowed")
+        raise invalid(f"there are {len(tables)} [[tensor_map]] entries; at most {MAX_TENSOR_MAPS} are allowed")
     specs = []
     for table in tables:
         tensor = table.text("tensor")
         if tensor not in TENSORS:
-            raise _invalid(f"{table.place}: tensor is {tensor!r}; expected one of {', '.join(TENSORS)}")
+            raise invalid(f"{table.place}: tensor is {tensor!r}; expected one of {', '.join(TENSORS)}")
         head_dim, heads, seqlen, batch = table.expressions("box", names, at_least=4, at_most=4)
         swizzle, when = table.expression("swizzle", names), table.expression("when", names, default="1")
         specs.append(TensorMapSpec(tensor=tensor, box=(head_dim, heads, seqlen, batch), swizzle=swizzle, when=when))
@@ -223,7 +222,7 @@ def _tensor_maps(root: Table, names: tuple[str, ...]) -> tuple[TensorMapSpec, ..
 def _workspaces(root: Table, names: tuple[str, ...]) -> tuple[WorkspaceSpec, ...]:
     tables = root.tables("workspace", ("bytes", "zeroed", "when"))
     if len(tables) > MAX_WORKSPACES:
-        raise _invalid(f"there are {len(tables)} [[workspace]] entries; at most {MAX_WORKSPACES} are allowed")
+        raise invalid(f"there are {len(tables)} [[workspace]] entries; at most {MAX_WORKSPACES} are allowed")
     return tuple(
         WorkspaceSpec(
             bytes=table.expression("bytes", (*names, DEVICE_FIELD)),
@@ -237,7 +236,7 @@ def _workspaces(root: Table, names: tuple[str, ...]) -> tuple[WorkspaceSpec, ...
 def _launches(root: Table, names: tuple[str, ...]) -> tuple[LaunchSpec, ...]:
     tables = root.tables("launch", ("kernel", "grid", "block", "shared_bytes", "when"))
     if not tables:
-        raise _invalid("there is no [[launch]]; expected one or more")
+        raise invalid("there is no [[launch]]; expected one or more")
     specs = []
     for table in tables:
         kernel, launch_names = table.text("kernel"), (*names, DEVICE_FIELD)
@@ -271,7 +270,7 @@ def _knob_spans(source: str) -> dict[str, tuple[int, int]]:
     for knob in knobs:
         value = Table(tables[knob.name], place=knob.name, keys=_KNOB_KEYS).integer("value")
         if value == knob.value or not 0 <= value - _SENTINEL < len(spans):
-            raise _invalid(f"[knobs] {knob.name}: its value cannot be found in the text; write value = {knob.value}")
+            raise invalid(f"[knobs] {knob.name}: its value cannot be found in the text; write value = {knob.value}")
         found[knob.name] = spans[value - _SENTINEL]
     return found
 
@@ -282,7 +281,3 @@ def _replaced(source: str, texts: Mapping[tuple[int, int], str]) -> str:
         parts += [source[position:start], text]
         position = end
     return "".join([*parts, source[position:]])
-
-
-def _invalid(reason: str) -> CandidateFault:
-    return CandidateFault(Status.INVALID, reason)

@@ -2,8 +2,7 @@
 
 import re
 
-from fitness.evaluation import Status
-from fitness.faults import CandidateFault
+from fitness.faults import invalid
 from fitness.lexer import Kind, Piece, line_number, pieces
 
 MAX_CHARACTERS = 8 * 1024
@@ -24,16 +23,16 @@ def manifest_span(source: str) -> tuple[int, int]:
     lines = [line_number(source, piece.start) for piece in found]
     if not found:
         hint = _near_miss(source, all_pieces)
-        raise _invalid(f"there is no manifest; expected a comment /*evo … */ before the first line of code{hint}")
+        raise invalid(f"there is no manifest; expected a comment /*evo … */ before the first line of code{hint}")
     if len(found) > 1:
-        raise _invalid(f"there are {len(found)} manifests, on lines {lines[0]} and {lines[1]}; expected exactly one")
+        raise invalid(f"there are {len(found)} manifests, on lines {lines[0]} and {lines[1]}; expected exactly one")
     code = next((piece for piece in all_pieces if piece.kind is not Kind.COMMENT and piece.text.strip()), None)
     if code is not None and code.start < found[0].start:
         shown = code.text.strip().split("\n", 1)[0][:40]
-        raise _invalid(f"the manifest on line {lines[0]} stands after code ({shown!r}); move it to the top")
+        raise invalid(f"the manifest on line {lines[0]} stands after code ({shown!r}); move it to the top")
     start, end = found[0].start + len(_MARK), found[0].start + len(found[0].text) - len(_END)
     if end - start > MAX_CHARACTERS:
-        raise _invalid(f"the manifest has {end - start} characters; at most {MAX_CHARACTERS} are allowed")
+        raise invalid(f"the manifest has {end - start} characters; at most {MAX_CHARACTERS} are allowed")
     return start, end
 
 
@@ -42,7 +41,3 @@ def _near_miss(source: str, all_pieces: list[Piece]) -> str:
         if piece.kind is Kind.COMMENT and _NEARLY_MARKED.match(piece.text):
             return f"; the comment on line {line_number(source, piece.start)} must begin with exactly /*evo"
     return ""
-
-
-def _invalid(reason: str) -> CandidateFault:
-    return CandidateFault(Status.INVALID, reason)

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from fitness.evaluation import Status
 from fitness.expressions import Expression
-from fitness.faults import CandidateFault
+from fitness.faults import CandidateFault, invalid
 from fitness.identifiers import DEVICE_FIELD
 from fitness.manifest import LaunchSpec, Manifest, TensorMapSpec, WorkspaceSpec
 from fitness.plan import Build, LaunchPlan, ScenarioPlan, SuitePlan, TensorMapPlan, WorkspacePlan
@@ -71,7 +71,7 @@ class _Planner:
             raise CandidateFault(Status.UNSUPPORTED, f"{least} = {self._manifest.supports!r}")
         builds = tuple(dict.fromkeys(self._named_build(scenario) for scenario in (*suite.scenarios, *edges)))
         if len(builds) > MAX_BUILDS:
-            raise _invalid(f"suite {suite.name} needs {len(builds)} builds; at most {MAX_BUILDS} are allowed")
+            raise invalid(f"suite {suite.name} needs {len(builds)} builds; at most {MAX_BUILDS} are allowed")
         return builds
 
     def plan(self, scenario: Scenario, sm_count: int) -> ScenarioPlan:
@@ -82,7 +82,7 @@ class _Planner:
             specs = self._manifest
             launches = [self._launch(i, spec, fields) for i, spec in enumerate(specs.launches, start=1)]
             if not any(launches):
-                raise _invalid("every [[launch]] is left out by its `when`; nothing would run")
+                raise invalid("every [[launch]] is left out by its `when`; nothing would run")
             return ScenarioPlan(
                 scenario=scenario,
                 build=build,
@@ -127,11 +127,11 @@ class _Planner:
         )
         swizzle = self._expression(f"{place}: swizzle", spec.swizzle).evaluate(fields)
         if swizzle not in SWIZZLES:
-            raise _invalid(f"{place}: swizzle is {swizzle}; expected one of {', '.join(map(str, SWIZZLES))}")
+            raise invalid(f"{place}: swizzle is {swizzle}; expected one of {', '.join(map(str, SWIZZLES))}")
         row_bytes = head_dim * ELEMENT_BYTES
         if row_bytes % 16 or (swizzle and row_bytes > swizzle):
             most = f" and at most the swizzle of {swizzle}" if swizzle else ""
-            raise _invalid(f"{place}: box[0] is {head_dim}, {row_bytes} bytes; expected a multiple of 16 bytes{most}")
+            raise invalid(f"{place}: box[0] is {head_dim}, {row_bytes} bytes; expected a multiple of 16 bytes{most}")
         return TensorMapPlan(tensor=spec.tensor, box=(head_dim, heads, seqlen, batch), swizzle=swizzle)
 
     def _workspace(self, number: int, spec: WorkspaceSpec, fields: Mapping[str, int]) -> WorkspacePlan | None:
@@ -148,7 +148,7 @@ class _Planner:
         grid = self._sizes(f"{place}: grid", spec.grid, MAX_GRID, fields)
         block = self._sizes(f"{place}: block", spec.block, MAX_BLOCK, fields)
         if (threads := block[0] * block[1] * block[2]) > MAX_BLOCK_THREADS:
-            raise _invalid(f"{place}: block is {list(block)}, {threads} threads; expected at most {MAX_BLOCK_THREADS}")
+            raise invalid(f"{place}: block is {list(block)}, {threads} threads; expected at most {MAX_BLOCK_THREADS}")
         shared = self._value(f"{place}: shared_bytes", spec.shared_bytes, fields, low=0, high=MAX_SHARED_BYTES)
         return LaunchPlan(kernel=spec.kernel, grid=grid, block=block, shared_bytes=shared)
 
@@ -161,7 +161,7 @@ class _Planner:
     def _value(self, place: str, text: str, fields: Mapping[str, int], *, low: int, high: int) -> int:
         value = self._expression(place, text).evaluate(fields)
         if not low <= value <= high:
-            raise _invalid(f"{place} is {value}, from {text!r}; expected {low} to {high}")
+            raise invalid(f"{place} is {value}, from {text!r}; expected {low} to {high}")
         return value
 
     def _expression(self, place: str, text: str) -> Expression:
@@ -176,7 +176,3 @@ def _naming(scenario: Scenario) -> Iterator[None]:
         yield
     except CandidateFault as fault:
         raise CandidateFault(fault.status, f"scenario {scenario.name}: {fault.reason}") from fault
-
-
-def _invalid(reason: str) -> CandidateFault:
-    return CandidateFault(Status.INVALID, reason)

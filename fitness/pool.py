@@ -5,7 +5,6 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import AbstractContextManager, nullcontext
-from types import TracebackType
 from typing import Protocol, Self
 
 from fitness.evaluation import Evaluation
@@ -111,9 +110,7 @@ class PooledEvaluator:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _compile(self, source: str, outcome: "Future[Evaluation]") -> Evaluation | Compiled | None:

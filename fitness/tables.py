@@ -3,9 +3,8 @@
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 
-from fitness.evaluation import Status
 from fitness.expressions import LIMIT, Expression
-from fitness.faults import CandidateFault
+from fitness.faults import CandidateFault, invalid
 
 
 class Table:
@@ -20,7 +19,7 @@ class Table:
         self._entries = as_mapping(content, place)
         for key in self._entries:
             if key not in keys:
-                raise CandidateFault(Status.INVALID, f"{place}: unknown key {_shown(key)}; {_suggestion(key, keys)}")
+                raise invalid(f"{place}: unknown key {_shown(key)}; {_suggestion(key, keys)}")
 
     def text(self, key: str) -> str:
         """A string."""
@@ -62,7 +61,7 @@ class Table:
         values = self._list(key)
         if not at_least <= len(values) <= at_most:
             expected = f"{at_most}" if at_least == at_most else f"{at_least} to {at_most}"
-            raise CandidateFault(Status.INVALID, f"{self.place}: {key} has {len(values)} entries; expected {expected}")
+            raise invalid(f"{self.place}: {key} has {len(values)} entries; expected {expected}")
         texts = [self._as_expression(f"{key}[{i}]", value, names).text for i, value in enumerate(values)]
         return (*texts, *["1"] * (at_most - len(texts)))
 
@@ -79,7 +78,7 @@ class Table:
 
     def _required(self, key: str) -> object:
         if key not in self._entries:
-            raise CandidateFault(Status.INVALID, f"{self.place}: {key} is missing")
+            raise invalid(f"{self.place}: {key} is missing")
         return self._entries[key]
 
     def _list(self, key: str) -> list[object]:
@@ -97,20 +96,20 @@ class Table:
         return as_expression(value, f"{self.place}: {key}", names)
 
     def _mistyped(self, key: str, value: object, expected: str) -> CandidateFault:
-        return CandidateFault(Status.INVALID, f"{self.place}: {key} is {_shown(value)}; expected {expected}")
+        return invalid(f"{self.place}: {key} is {_shown(value)}; expected {expected}")
 
 
 def as_mapping(content: object, place: str) -> Mapping[str, object]:
     """The content, once it is known to be a table. Raises CandidateFault (INVALID)."""
     if not isinstance(content, dict):
-        raise CandidateFault(Status.INVALID, f"{place} is {_shown(content)}; expected a table")
+        raise invalid(f"{place} is {_shown(content)}; expected a table")
     return content
 
 
 def as_expression(value: object, place: str, names: Collection[str]) -> Expression:
     """The expression that a TOML string or whole number holds. Raises CandidateFault (INVALID)."""
     if isinstance(value, bool) or not isinstance(value, int | str):
-        raise CandidateFault(Status.INVALID, f"{place} is {_shown(value)}; expected an expression or a whole number")
+        raise invalid(f"{place} is {_shown(value)}; expected an expression or a whole number")
     expression = Expression(_decimal(value) if isinstance(value, int) else value, place=place)
     expression.require_names(names)
     return expression

@@ -3,16 +3,13 @@
 import hashlib
 import math
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
 
 from deap import base
 
 # A backslash that blanks follow is no line continuation to every compiler, so those blanks stay.
 _TRAILING_BLANKS = re.compile(r"(?<![\\ \t\r])[ \t\r]+$", re.MULTILINE)
 _LINE_END = re.compile(r"\r+(?=\n|\Z)")
-
 
 SEED, BY_HAND = "seed", "hand"  # operators of kernels that no question made: a run began with it, a person put it in
 
@@ -62,33 +59,6 @@ class Individual:
             question_id=question_id,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain JSON types; `from_json` gives the equal individual back, its fitness to the last bit."""
-        record: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
-        return record | {"parent_ids": list(self.parent_ids), "fitness": list(self.fitness.values)}
-
-    @classmethod
-    def from_json(cls, record: Mapping[str, Any]) -> "Individual":
-        """The individual that `to_json` wrote, an empty fitness still empty.
-
-        Raises ValueError for missing or unknown fields, an id that is not the source's, and a fitness that is not
-        one finite number; TypeError for fields of another type.
-        """
-        expected = {each.name for each in fields(cls)}
-        if set(record) != expected:
-            odd = ", ".join(sorted(set(record) ^ expected))
-            raise ValueError(f"individual: missing or unknown: {odd}; expected {', '.join(sorted(expected))}")
-        if record["id"] != individual_id(record["source"]):
-            raise ValueError(f"individual {record['id']}: its source has the id {individual_id(record['source'])}")
-        fitness = record["fitness"]
-        plain = {name: value for name, value in record.items() if name != "fitness"}
-        individual = cls(**{**plain, "parent_ids": tuple(record["parent_ids"])})
-        if len(fitness) > 1 or None in fitness:
-            raise ValueError(f"individual {individual.id}: fitness {fitness!r}; expected [] or one number")
-        if fitness:
-            set_fitness(individual, fitness[0])
-        return individual
-
 
 def normalise(source: str) -> str:
     """The source with LF line ends, no blanks at the ends of lines, and exactly one newline at the end.
@@ -121,8 +91,3 @@ def set_fitness(individual: Individual, value: float | None) -> None:
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number) or number < 0:
         raise ValueError(f"fitness of {individual.id}: {value!r}; expected a finite speedup of at least 0, or None")
     individual.fitness.values = (float(number),)
-
-
-def evaluated(individuals: Iterable[Individual]) -> list[Individual]:
-    """Those with a fitness, in the same order: all that selection, statistics and a hall of fame may see."""
-    return [individual for individual in individuals if individual.fitness.valid]

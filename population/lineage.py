@@ -1,7 +1,7 @@
 """Who descends from whom, and what became of a kernel's lines on the way. Pure: it reads ids and texts."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,24 +15,13 @@ class Lineage:
     def __init__(self, births: Iterable[tuple[str, Sequence[str]]]) -> None:
         """Raises ValueError where an id is listed twice, or a parent is not listed before its child."""
         self._parents: dict[str, tuple[str, ...]] = {}
-        self._children: dict[str, list[str]] = {}
         for child, parents in births:
             if child in self._parents:
                 raise ValueError(f"lineage: {child} is listed twice; expected each individual once")
-            for parent in dict.fromkeys(parents):
+            for parent in parents:
                 if parent not in self._parents:
                     raise ValueError(f"lineage: {parent}, parent of {child}, is not listed before it")
-                self._children[parent].append(child)
             self._parents[child] = tuple(parents)
-            self._children[child] = []
-
-    def ancestors(self, individual_id: str) -> tuple[str, ...]:
-        """Parents first, then theirs, and so on; each once."""
-        return _reachable(individual_id, self._parents)
-
-    def descendants(self, individual_id: str) -> tuple[str, ...]:
-        """Children first, then theirs, and so on; each once."""
-        return _reachable(individual_id, self._children)
 
     def line(self, individual_id: str) -> tuple[str, ...]:
         """From the seed to the individual, both included, along first parents."""
@@ -41,20 +30,20 @@ class Lineage:
             line.append(parents[0])
         return tuple(reversed(line))
 
-    def depth(self, individual_id: str) -> int:
-        """How many births lie between the seed and the individual along first parents; 0 for a seed."""
-        return len(self.line(individual_id)) - 1
-
-    def siblings(self, individual_id: str) -> tuple[str, ...]:
-        """The others that share a parent with it, each once: by parent, then in the order of birth."""
-        children = [child for parent in self._parents[individual_id] for child in self._children[parent]]
-        return tuple(dict.fromkeys(child for child in children if child != individual_id))
-
     def nearest_common(self, one: str, other: str) -> str | None:
         """What both came of with the fewest births in between, the later listed of equals; one may be the other's."""
-        first, second = (_distances(each, self._parents) for each in (one, other))
+        first, second = (self._distances(each) for each in (one, other))
         common = [name for name in self._parents if name in first and name in second]
         return min(reversed(common), key=lambda name: first[name] + second[name], default=None)
+
+    def _distances(self, start: str) -> dict[str, int]:
+        """How many births away each is that `start` came of, itself included."""
+        found, ring, births = {start: 0}, [start], 0
+        while ring:
+            births += 1
+            ring = list(dict.fromkeys(one for each in ring for one in self._parents[each] if one not in found))
+            found |= dict.fromkeys(ring, births)
+        return found
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,13 +53,8 @@ class ReaddedLines:
     added: int
     readded: int
 
-    @property
-    def share(self) -> float | None:
-        """readded / added; None where nothing was added."""
-        return self.readded / self.added if self.added else None
 
-
-def readded_share(line_sources: Sequence[str]) -> ReaddedLines:
+def readded_lines(line_sources: Sequence[str]) -> ReaddedLines:
     """The lines that the last source adds to the one before it, and which of them were deleted earlier on the line.
 
     `line_sources` run from the seed to the child. Lines are compared byte for byte and counted as often as they occur;
@@ -79,7 +63,7 @@ def readded_share(line_sources: Sequence[str]) -> ReaddedLines:
     Raises ValueError where there is no source.
     """
     if not line_sources:
-        raise ValueError("readded_share: no source; expected those from the seed to the child")
+        raise ValueError("readded_lines: no source; expected those from the seed to the child")
     lines = [_lines(source) for source in line_sources]
     if len(lines) == 1:
         return ReaddedLines(added=0, readded=0)
@@ -93,23 +77,3 @@ def readded_share(line_sources: Sequence[str]) -> ReaddedLines:
 
 def _lines(source: str) -> Counter[str]:
     return Counter(line for line in source.split("\n") if line.strip())
-
-
-def _reachable(start: str, edges: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Breadth first, without `start`, each once."""
-    found = dict.fromkeys(edges[start])
-    ring = list(found)
-    while ring:
-        further = dict.fromkeys(one for each in ring for one in edges[each] if one not in found)
-        found |= further
-        ring = list(further)
-    return tuple(found)
-
-
-def _distances(start: str, edges: Mapping[str, Sequence[str]]) -> dict[str, int]:
-    """How many steps away each is that can be reached, `start` included."""
-    found, ring = {start: 0}, [start]
-    while ring:
-        ring = list(dict.fromkeys(one for each in ring for one in edges[each] if one not in found))
-        found |= dict.fromkeys(ring, max(found.values()) + 1)
-    return found

@@ -1,5 +1,7 @@
 """The folder of a run: where each of its files lies, how a new one is made, how an old one is recognised."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,6 +120,15 @@ def open_run_folder(path: Path) -> RunFolder:
     if not run.archive.is_file():
         raise RunFolderError(f"{path}: this folder is no run: it holds no {run.archive.name}")
     return run
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Within it `path` is written. Raises RunFolderError where the system refuses that."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"{path}: {error}; make room or rights there") from error
 
 
 def _claim(root: Path, name: str) -> Path:

@@ -8,7 +8,7 @@ from pathlib import Path
 import yaml
 
 from questions.entry import BankError, read_entry
-from questions.question import Layer, Question
+from questions.question import Question
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C, where PyYAML has it, is ten times as fast
 
@@ -36,10 +36,6 @@ class Bank:
             if question.id == question_id:
                 return question
         raise KeyError(f"the bank of {len(self)} questions has none with the id {question_id!r}")
-
-    def by_layer(self, layer: Layer) -> tuple[Question, ...]:
-        """The questions about a layer, in the bank's order."""
-        return tuple(question for question in self.questions if question.layer is layer)
 
 
 def shipped_bank_path() -> Path:

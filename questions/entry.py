@@ -48,7 +48,7 @@ def write_entry(question: Question) -> dict[str, Any]:
 
 
 def nearest(word: object, words: Sequence[str]) -> str:
-    """" — did you mean …?", or what is allowed where nothing is near."""
+    """The end of a message about a word: "; did you mean …?", or what is allowed where nothing is near."""
     close = difflib.get_close_matches(str(word), words, n=1)
     return f"; did you mean {close[0]!r}?" if close else f"; expected one of {', '.join(words)}"
 

@@ -26,8 +26,7 @@ class Attempt:
     parent_geomean: float | None = None
     noise: float = 0.0  # half the 95 % interval of the geomean, as a share of it
     suspicion: str = ""  # why this win was audited besides its gain; "" where it was not
-    claim: str = ""  # what the reply declared in its own field for that: limit, done, none; "" where it had none
-    reply: str = ""
+    claim: str = ""  # what the reply declared (questions/claims.py reads it): limit, done; "" where nothing
 
     def __post_init__(self) -> None:
         if self.status not in STATUSES:

@@ -10,9 +10,7 @@ from questions.slots import SLOTS, slots_in
 _WORDS_IN_ID = 6
 
 
-def personal_question(
-    text: str, *, layer: Layer, origin: str = "person", targets: tuple[str, ...] = TARGETS
-) -> Question:
+def personal_question(text: str, *, layer: Layer) -> Question:
     """The question of that text, with an id made of its words, so that asking it again is asking the same.
 
     The person's words stand in every style: nobody else may rephrase them. Raises ValueError for text that UTF-8
@@ -35,11 +33,11 @@ def personal_question(
         moments=(Moment.ANY,),
         hypothesis="a person's own",
         measurement="the child beside its parent",
-        targets=targets,
+        targets=TARGETS,
         imperative=words,
         information=words,
         prescription=words,
-        origin=origin,
+        origin="person",
     )
 
 

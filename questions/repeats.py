@@ -36,11 +36,5 @@ def repeats_by_step(sources: Sequence[str]) -> tuple[LineCount, ...]:
     return tuple(counts)
 
 
-def repeats_overall(sources: Sequence[str]) -> LineCount:
-    """The same over the whole lineage. About 0.3 is usual for such searches (EvoTrace, arXiv 2605.20086)."""
-    steps = repeats_by_step(sources)
-    return LineCount(added=sum(step.added for step in steps), repeated=sum(step.repeated for step in steps))
-
-
 def _lines(source: str) -> Counter[str]:
     return Counter(line for line in source.split("\n") if any(character.isalnum() for character in line))

@@ -92,7 +92,7 @@ class QuestionSampler:
         question = self._next_pushed(targets, fillable_slots)
         if question is None:
             avoid = frozenset(avoid_layers) if moment in MOVING_MOMENTS else frozenset()
-            fitting = [q for q in self._bank if self._fits(q, targets, fillable_slots)]
+            fitting = [q for q in self._bank if _fits(q, targets, fillable_slots, self._styles)]
             question = self._choose(_first_step(fitting, moment, avoid, exclude_ids))
         self._tallies[question.id] = self._tally(question.id).plus_asked()
         return question
@@ -101,13 +101,7 @@ class QuestionSampler:
         self, moment: Moment, targets: Collection[str], fillable_slots: Collection[str], styles: Collection[Style]
     ) -> list[Question]:
         """The bank's questions of a moment that fit a kernel and can be put in all these styles, in its order."""
-        return [
-            question
-            for question in self._bank
-            if moment in question.moments
-            and _fits_kernel(question, targets, fillable_slots)
-            and all(has_phrasing(question, style) for style in styles)
-        ]
+        return [q for q in self._bank if moment in q.moments and _fits(q, targets, fillable_slots, styles)]
 
     def push(self, question: Question) -> None:
         """Has a person's question asked before any other; one that waits already is not added twice.
@@ -159,9 +153,6 @@ class QuestionSampler:
     def _tally(self, question_id: str) -> Tally:
         return self._tallies.get(question_id, Tally())
 
-    def _fits(self, question: Question, targets: Collection[str], fillable_slots: Collection[str]) -> bool:
-        return _fits_kernel(question, targets, fillable_slots) and all(has_phrasing(question, s) for s in self._styles)
-
     def _next_pushed(self, targets: Collection[str], fillable_slots: Collection[str]) -> Question | None:
         for question in self._queue:
             if _fits_kernel(question, targets, fillable_slots):
@@ -183,6 +174,12 @@ class QuestionSampler:
     def _draw(self, question: Question) -> float:
         tally = self._tally(question.id)
         return self._rng.betavariate(1 + tally.reward_sum, 1 + tally.credited - tally.reward_sum)
+
+
+def _fits(
+    question: Question, targets: Collection[str], fillable_slots: Collection[str], styles: Collection[Style]
+) -> bool:  # fmt: skip
+    return _fits_kernel(question, targets, fillable_slots) and all(has_phrasing(question, style) for style in styles)
 
 
 def _fits_kernel(question: Question, targets: Collection[str], fillable_slots: Collection[str]) -> bool:

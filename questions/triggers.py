@@ -4,7 +4,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from questions.claims import declared
 from questions.history import Attempt, History
 from questions.question import Moment
 from questions.repeats import repeats_by_step
@@ -17,6 +16,7 @@ _MOMENT_OF_FAILURE = {
     "TIMEOUT": Moment.INCORRECT,
     "INCORRECT": Moment.INCORRECT,
 }
+_MOMENT_OF_CLAIM = {"limit": Moment.LIMIT_DECLARED, "done": Moment.DONE_DECLARED}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +108,7 @@ def _big_win(last: Attempt, thresholds: Thresholds) -> Trigger | None:
 
 
 def _declaration(last: Attempt) -> Trigger | None:
-    moment = declared(last.reply, last.claim)
+    moment = _MOMENT_OF_CLAIM.get(last.claim)
     return None if moment is None else Trigger(moment=moment, reason="the last reply says so")
 
 

@@ -14,6 +14,7 @@ from evo.answerers.answerer import AnswererError, Reply, Request, Usage
 from evo.prompt import estimate_tokens
 from population.atomic_file import write_atomically
 from population.faults import RunFolderError
+from population.run_folder import writing
 
 _NAME: Final = re.compile(r"(\d{4,9})(?:-(\d{1,2}))?\.md", re.ASCII)
 _UNFINISHED: Final = (".tmp", ".part", ".swp", "~")  # of a copy or an editor that is still at it
@@ -80,12 +81,10 @@ def write_prompt(outbox: Path, request: Request) -> Path:
     """The file that now holds the prompt, whole or not at all. Creates the folder. Raises RunFolderError."""
     path = outbox / mail_name(request.number, request.attempt)
     text = request.prompt.encode("utf-8", "replace")
-    try:
+    with writing(path):
         outbox.mkdir(parents=True, exist_ok=True)
         if not path.is_file() or path.read_bytes() != text:
             write_atomically(path, text.decode("utf-8"))
-    except OSError as error:
-        raise RunFolderError(f"{path}: {error}; make room or rights there") from error
     return path
 
 

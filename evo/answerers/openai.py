@@ -33,8 +33,7 @@ class OpenAISettings:
     api_key_env: str = "OPENAI_API_KEY"  # "" for a server that needs no key
     api: Api = Api.CHAT
     max_tokens: int = 32768  # of a reply
-    temperature: float | None = None  # None here and below: the server's default
-    top_p: float | None = None
+    temperature: float | None = None  # None here and below: as the server has it
     rng_seed: int | None = None  # each request gets this plus its number
     timeout_s: float = 900.0  # without a byte from the server
     max_retries: int = 5
@@ -161,7 +160,6 @@ class OpenAIAnswerer:
             model=settings.model,
             max_tokens=settings.max_tokens,
             temperature=settings.temperature,
-            top_p=settings.top_p,
             rng_seed=None if settings.rng_seed is None else (settings.rng_seed + request.number) % 2**31,
             tool_choice="none" if self._bench is not None and not may_call else None,
         )

@@ -52,16 +52,13 @@ class Wishes:
     model: str
     max_tokens: int
     temperature: float | None = None
-    top_p: float | None = None
     rng_seed: int | None = None
     tool_choice: str | None = None
 
     def optional(self, api: Api, rejected: Collection[str]) -> dict[str, Any]:
         """The parameters that a server may reject, less those that it did."""
         limit = next((name for name in api.limit_names if name not in rejected), None)
-        wishes: dict[str, Any] = {
-            "temperature": self.temperature, "top_p": self.top_p, "tool_choice": self.tool_choice,
-        }  # fmt: skip
+        wishes: dict[str, Any] = {"temperature": self.temperature, "tool_choice": self.tool_choice}
         if api is Api.CHAT:
             wishes["seed"] = self.rng_seed
         if limit:

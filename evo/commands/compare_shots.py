@@ -6,9 +6,10 @@ from pathlib import Path
 from rich.console import Console
 from rich.text import Text
 
+from evo.compare.files import as_csv, as_json
 from evo.compare.runs import read_run
-from evo.compare.shot_report import shot_tables, shots_as_csv, shots_as_json
 from evo.compare.shot_summary import compare_shots
+from evo.compare.shot_tables import shot_tables
 from evo.compare.shot_words import shot_cautions, shot_conclusions
 from evo.compare.shots import read_shots
 from evo.settings import ConfigError
@@ -32,7 +33,7 @@ def show_shots(
     for line in (*said, *(f"caution: {each}" for each in warned)):
         console.print(Text(line), soft_wrap=True)
     for flag, path in files.items():
-        text = shots_as_csv(comparison.shots) if flag == "--csv" else shots_as_json(comparison, said, warned)
+        text = as_csv(comparison.shots) if flag == "--csv" else as_json(comparison, said, warned)
         write_atomically(path, text)
         console.print(Text(f"written: {path}"), soft_wrap=True)
     return 0

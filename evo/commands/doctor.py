@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evo.choices import settle
+from evo.console import say
 from evo.settings import ConfigError, compose_config
 from fitness.faults import EnvironmentFault
 from fitness.fork_server import start_fork_server
@@ -42,7 +43,7 @@ def doctor(arguments: Sequence[str], console: Console) -> int:
         raise EnvironmentFault(f"nothing can be judged here as configured: {fault}") from fault
     if settled.gpu is None and not machine.gxx:
         raise EnvironmentFault("nothing can be judged here: no GPU and no g++; install g++ (Debian: apt install g++)")
-    console.print(Text(f"a run would use: {', '.join(choice.value for choice in settled.choices)}"), soft_wrap=True)
+    say(console, f"a run would use: {', '.join(choice.value for choice in settled.choices)}")
     return 0
 
 

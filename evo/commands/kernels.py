@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping, Sequence
 
 from rich.console import Console
-from rich.text import Text
 
 from evo.added_kernels import AddedKernel, add_kernel, kernels_taken_in, read_kernel
+from evo.console import say
 from evo.kernel_checks import (
     read_source,
     require_generations,
@@ -17,11 +17,11 @@ from evo.kernel_checks import (
     why_over,
 )
 from evo.merging import Merged, merge
-from evo.run_options import locate_run
+from evo.run_options import open_run
 from evo.settings import ConfigError
 from population.archive_reader import ArchiveReader, read_archive
 from population.atomic_file import write_atomically
-from population.run_folder import RunFolder, open_run_folder
+from population.run_folder import RunFolder
 
 PUT, NOT_DONE = 0, 1
 _ADD = "evo kernels add RUN KERNEL.cu… [parents=ID,ID]"
@@ -45,7 +45,7 @@ def _add(words: Sequence[str], console: Console) -> int:
     if len(plain) < 2 or len(named) > 1:
         raise ConfigError(f"kernels add: expected a run and one kernel or more: {_ADD}")
     parents = tuple(dict.fromkeys(named[0].partition("=")[2].split(","))) if named else ()
-    run = _run(plain[0])
+    run = open_run(plain[0])
     added = [AddedKernel(source=read_source(name), parent_ids=parents) for name in plain[1:]]
     with read_archive(run) as archive:
         require_generations(run, archive)
@@ -59,7 +59,7 @@ def _add(words: Sequence[str], console: Console) -> int:
 def _merge(words: Sequence[str], console: Console) -> int:
     if len(words) != 3 or words[1] == words[2]:
         raise ConfigError(f"kernels merge: expected a run and the ids of two different kernels of it: {_MERGE}")
-    run, names = _run(words[0]), (words[1], words[2])
+    run, names = open_run(words[0]), (words[1], words[2])
     with read_archive(run) as archive:
         require_generations(run, archive)
         for name in names:
@@ -111,29 +111,21 @@ def _leave(run: RunFolder, names: tuple[str, str], source: str, why: str, consol
         raise ConfigError(f"{path} is there already, from an earlier merge; finish it, or move it away")
     run.added.mkdir(exist_ok=True)
     write_atomically(path, source)
-    _say(console, why)
-    _say(console, f"finish {path}, then: evo kernels add {run.path} {path} parents={','.join(names)}")
+    say(console, why)
+    say(console, f"finish {path}, then: evo kernels add {run.path} {path} parents={','.join(names)}")
     return NOT_DONE
 
 
 def _tell_where_over(run: RunFolder, console: Console) -> int:
     if not (reason := why_over(run)):
         return PUT
-    _say(console, f"the search is over: {reason}. Nothing is lost: it takes in what waits once it is gone on with")
+    say(console, f"the search is over: {reason}. Nothing is lost: it takes in what waits once it is gone on with")
     return NOT_DONE
-
-
-def _run(name: str) -> RunFolder:
-    return open_run_folder(locate_run(name).path)
 
 
 def _tell(console: Console, put: str, warning: str) -> None:
     for line in filter(None, (put, warning)):
-        _say(console, line)
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(Text(line), soft_wrap=True)
+        say(console, line)
 
 
 _ACTIONS: Mapping[str, Callable[[Sequence[str], Console], int]] = {"add": _add, "merge": _merge}

@@ -8,13 +8,14 @@ from rich.console import Console
 from rich.text import Text
 
 from evo.added_questions import add_question, questions_taken_in
+from evo.console import say
 from evo.dropped_files import dropped_files
 from evo.question_records import QuestionRow, bank_entries, promotions, question_rows
-from evo.run_options import locate_run
+from evo.run_options import open_run
 from evo.settings import ConfigError
 from population.archive_reader import read_archive
 from population.atomic_file import write_atomically
-from population.run_folder import RunFolder, open_run_folder
+from population.run_folder import RunFolder
 from questions.bank import load_bank, shipped_bank_path
 from questions.entry import nearest
 from questions.lint import lint
@@ -37,7 +38,7 @@ def _list(words: Sequence[str], console: Console) -> int:
     if len(words) > 1:
         raise ConfigError(f"questions list: {' '.join(words)}: expected one run, or none for the bank")
     if words:
-        _list_run(_run(words[0]), console)
+        _list_run(open_run(words[0]), console)
     else:
         for question in load_bank([shipped_bank_path()]):
             _say(console, f"{question.id}  ({question.layer}; {', '.join(question.moments)})", question.text)
@@ -62,7 +63,7 @@ def _add(words: Sequence[str], console: Console) -> int:
     plain = [word for word in words if not word.startswith("layer=")]
     if len(plain) != 2:
         raise ConfigError('questions add: expected a run and one question in quotes: evo questions add RUN "…?"')
-    run = _run(plain[0])
+    run = open_run(plain[0])
     layer = layers[-1] if layers else _DEFAULT_LAYER
     if layer not in list(Layer):
         raise ConfigError(f"questions add: layer={layer}{nearest(layer, [str(each) for each in Layer])}")
@@ -90,7 +91,7 @@ def _promote(words: Sequence[str], console: Console) -> int:
     if not names:
         raise ConfigError("questions promote: no run named; expected evo questions promote RUNS… [--out FILE]")
     with ExitStack() as stack:
-        promoted = promotions({run.name: stack.enter_context(read_archive(run)) for run in map(_run, names)})
+        promoted = promotions({run.name: stack.enter_context(read_archive(run)) for run in map(open_run, names)})
     if not promoted:
         _say(console, "# no person's question was put twice or has brought a gain")
     elif out is None:
@@ -119,14 +120,10 @@ def _write_new(path: Path, text: str) -> None:
         raise ConfigError(f"questions promote: {path} cannot be written ({error})") from error
 
 
-def _run(name: str) -> RunFolder:
-    return open_run_folder(locate_run(name).path)
-
-
 def _say(console: Console, head: str, *further: str) -> None:
-    """One line, and further ones that belong to it; never broken, so that they can be searched."""
+    """One line, and further ones that belong to it."""
     for line in (head, *(f"    {each}" for each in further)):
-        console.print(Text(line), soft_wrap=True)
+        say(console, line)
 
 
 def _moves(row: QuestionRow) -> list[str]:

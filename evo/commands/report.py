@@ -2,31 +2,25 @@
 
 import time
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
+from evo.console import say
 from evo.report.page import report_page
 from evo.report.pictures import require_pictures
 from evo.report.reading import read_account
-from evo.run_options import locate_run
+from evo.run_options import open_run, run_and_file
 from evo.settings import ConfigError
 from population.atomic_file import write_atomically
-from population.run_folder import open_run_folder
 
 _USAGE = "expected evo report RUN [--out FILE]"
 
 
 def report(arguments: Sequence[str], console: Console) -> int:
     """Exit code 0. Raises ConfigError for a bad command line, and RunFault for a run that cannot be read."""
-    match arguments:
-        case [name] | ["--out", _, name] | [name, "--out", _] if not name.startswith("-"):
-            out = None if len(arguments) == 1 else Path(arguments[arguments.index("--out") + 1])
-        case _:
-            raise ConfigError(f"report: {' '.join(arguments) or 'no run named'}; {_USAGE}")
+    name, out = run_and_file(arguments, "report", _USAGE)
     require_pictures()
-    run = open_run_folder(locate_run(name).path)
+    run = open_run(name)
     page = report_page(read_account(run, now=time.time()))
     path = out or run.report
     try:
@@ -34,5 +28,5 @@ def report(arguments: Sequence[str], console: Console) -> int:
     except (OSError, ValueError) as error:  # ValueError: a path without a name
         why = getattr(error, "strerror", None) or error
         raise ConfigError(f"{path} cannot be written ({why}); name another file or make room") from error
-    console.print(Text(f"written: {path}"), soft_wrap=True)
+    say(console, f"written: {path}")
     return 0

@@ -6,8 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
+from evo.console import say
 from evo.run_list import RunRow, list_runs
 from evo.run_options import RUNS
 from evo.settings import ConfigError
@@ -36,7 +36,7 @@ def runs(arguments: Sequence[str], console: Console) -> int:
     else:
         lines = [f"no run in {root} or below it"]
     for line in lines:
-        console.print(Text(line), soft_wrap=True)
+        say(console, line)
     return 0
 
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
 from evo.compare.runs import find_runs
+from evo.console import say
 from evo.exported_table import gather_evaluations
 from evo.seed_words import seed_words
 from evo.settings import ConfigError
@@ -39,8 +39,8 @@ def table(arguments: Sequence[str], console: Console) -> int:
     folders = list(runs.values())
     begun = [*suite_words(folders, timed), f"baseline={timed.environment.baseline}", *seed_words(folders)]
     words_to_use = shlex.join(["backend=recorded", f"backend.table={out}", *begun])
-    console.print(Text(f"{said}evo evolve {words_to_use}"), soft_wrap=True)
+    say(console, f"{said}evo evolve {words_to_use}")
     if kernels < _FEW:
         meets = f"with {kernels} kernels a search will mostly meet others, which are UNSUPPORTED there"
-        console.print(Text(f"{meets}; benchmarks/variant_table.py makes a table to search in"), soft_wrap=True)
+        say(console, f"{meets}; benchmarks/variant_table.py makes a table to search in")
     return 0

@@ -4,18 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from rich.console import Console
-from rich.text import Text
 
-from evo.console import RunConsole
-from evo.result import evaluation_of
-from evo.run_options import RUNS, locate_run
+from evo.console import RunConsole, say
+from evo.evaluation_records import evaluation_of
+from evo.run_options import RUNS, open_run, run_and_file
 from evo.settings import ConfigError
 from evo.trace.replay import replay
 from evo.trace.story import story
 from evo.trace.trace import read_trace
 from evo.trace.trace_file import sealed, write_trace
 from population.archive_reader import read_archive
-from population.run_folder import open_run_folder
 
 _USAGE = "expected evo trace export RUN [--out FILE] | replay TRACE [name=…]"
 
@@ -30,19 +28,15 @@ def trace(arguments: Sequence[str], console: Console) -> int:
 
 def _export(words: Sequence[str], console: Console) -> int:
     """To the console's file where no other is named, and then without a word of ours."""
-    match words:
-        case [name] | ["--out", _, name] | [name, "--out", _] if not name.startswith("-"):
-            out = None if len(words) == 1 else Path(words[words.index("--out") + 1])
-        case _:
-            raise ConfigError(f"trace export: {' '.join(words) or 'no run named'}; {_USAGE}")
-    run = open_run_folder(locate_run(name).path)
+    name, out = run_and_file(words, "trace export", _USAGE)
+    run = open_run(name)
     with read_archive(run) as archive:
         if out is None:
             for line in sealed(story(run, archive)):
                 console.file.write(line.decode("ascii"))
             return 0
         write_trace(out, story(run, archive))
-    _say(console, f"{out}: the trace of {run.path}; to search again from it: evo trace replay {out}")
+    say(console, f"{out}: the trace of {run.path}; to search again from it: evo trace replay {out}")
     return 0
 
 
@@ -59,14 +53,10 @@ def _replay(words: Sequence[str], console: Console) -> int:
         best = evaluation_of(archive, result["best"]["id"]) if result["best"] else None
     voice.farewell(result, best, str(folder.path), resumable=False)
     if replayed.differing:
-        _say(console, f"not as in the trace: {', '.join(replayed.differing)}")
+        say(console, f"not as in the trace: {', '.join(replayed.differing)}")
         return 1
-    _say(console, f"as in the trace: {', '.join(replayed.compared) or 'it has nothing to compare with'}")
+    say(console, f"as in the trace: {', '.join(replayed.compared) or 'it has nothing to compare with'}")
     return 0
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(Text(line), soft_wrap=True)
 
 
 _ACTIONS: Mapping[str, Callable[[Sequence[str], Console], int]] = {"export": _export, "replay": _replay}

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from rich.console import Console
-from rich.text import Text
 
 from evo.commands.errors import complain
 from evo.compare.runs import find_runs
-from evo.console import open_console
+from evo.console import open_console, say
 from evo.report.pictures import require_pictures
 from evo.report.server import LOOPBACK, PageServer
 from evo.report.watching import Watch
@@ -39,9 +38,9 @@ def watch(arguments: Sequence[str], console: Console) -> int:
     require_pictures()
     runs = find_runs(wanted.names)
     with _open(wanted, Watch(runs)) as server:
-        _say(console, f"{', '.join(runs)}: {server.url} (Ctrl-C ends the watching; the search goes on)")
+        say(console, f"{', '.join(runs)}: {server.url} (Ctrl-C ends the watching; the search goes on)")
         if not _is_loopback(server):
-            _say(console, "caution: whoever reaches this address can read these runs; nothing asks for a password")
+            say(console, "caution: whoever reaches this address can read these runs; nothing asks for a password")
         console.file.flush()  # whoever waits for the address in a pipe
         try:
             server.serve_forever()
@@ -91,7 +90,3 @@ def _open(wanted: _Wanted, pages: Watch) -> PageServer:
 def _is_loopback(server: PageServer) -> bool:
     address = str(server.server_address[0])
     return address.startswith("127.") or address == "::1"
-
-
-def _say(console: Console, line: str) -> None:
-    console.print(Text(line), soft_wrap=True)

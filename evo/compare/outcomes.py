@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import accumulate
 
 from evo.compare.funnel import Funnel
 from evo.compare.runs import Measured, Run
@@ -113,11 +114,7 @@ def outcome_of(run: Run, group: str, measure: Yardstick) -> RunOutcome:
 
 def best_so_far(measured: Sequence[Measured]) -> list[float]:
     """The best geomean after each evaluation."""
-    curve, best = [], 0.0
-    for each in measured:
-        best = max(best, each.geomean)
-        curve.append(best)
-    return curve
+    return list(accumulate((each.geomean for each in measured), max))
 
 
 def _best_for(measured: Sequence[Measured], usd: float) -> float:

@@ -14,13 +14,12 @@ from evo.audits import judged_evaluations
 from evo.compare.funnel import Funnel, funnel_of
 from evo.history import Attempt, History, Outcome
 from evo.run_options import locate_run
-from evo.run_settings import SETTINGS_EVENT
+from evo.run_settings import flatten, recorded_settings
 from evo.settings import ConfigError
 from evo.sweep import is_sweep
 from population.archive_reader import ArchiveReader, read_archive
-from population.atomic_file import parse_json
 from population.individual import SEED, Individual
-from population.lineage import ReaddedLines, readded_share
+from population.lineage import ReaddedLines, readded_lines
 from population.records import Score
 from population.run_folder import RunFolder, open_run_folder
 
@@ -93,7 +92,7 @@ def read_run(name: str, folder: RunFolder) -> Run:
         individuals = list(archive.individuals())
         if not scores:
             raise ConfigError(f"{folder.path}: nothing was measured in this run; leave it out, or go on with it first")
-        fixed = _fixed_settings(archive)
+        fixed = recorded_settings(archive)
         history = history_of(archive, individuals, attempts)
         return Run(
             name=name,
@@ -109,23 +108,9 @@ def read_run(name: str, folder: RunFolder) -> Run:
         )
 
 
-def flatten(node: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """A tree of settings by dotted keys."""
-    flat: dict[str, Any] = {}
-    for name, value in node.items():
-        key = f"{prefix}{name}"
-        flat |= flatten(value, f"{key}.") if isinstance(value, Mapping) else {key: value}
-    return flat
-
-
 def _by_numbers(path: Path) -> list[tuple[int, str]]:
     """A sweep's job 10 comes after its job 9."""
     return [(int(part) if part.isdecimal() else -1, part) for part in path.parts]
-
-
-def _fixed_settings(archive: ArchiveReader) -> dict[str, Any]:
-    records = [event.record for event in archive.events() if event.kind == SETTINGS_EVENT]
-    return dict(parse_json(records[0])) if records else {}
 
 
 def _composed(folder: RunFolder) -> dict[str, Any]:
@@ -189,6 +174,6 @@ def _readded(individuals: Sequence[Individual], history: History) -> ReaddedLine
     """Summed over all children of the run."""
     added = readded = 0
     for individual in individuals:
-        lines = readded_share([ancestor.source for ancestor in reversed(history.line(individual.id))])
+        lines = readded_lines([ancestor.source for ancestor in reversed(history.line(individual.id))])
         added, readded = added + lines.added, readded + lines.readded
     return ReaddedLines(added=added, readded=readded)

@@ -12,6 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
+from fitness.score import Interval
+
 Numbers = NDArray[np.float64]
 
 EXACT_SPLITS = 20_000  # up to so many ways to share out the values, all of them are gone through: 8 against 8 are 12870
@@ -19,14 +21,6 @@ _EXACT_SIGNED = 14  # differences, for the same reason
 _EFFECTS = ((0.21, "large"), (0.14, "medium"), (0.06, "small"))
 _RESAMPLES = 9_999
 _TOLERANCE = 1e-9  # sums of ranks that differ by rounding are equal
-
-
-@dataclass(frozen=True, kw_only=True)
-class Interval:
-    """A 95 % interval."""
-
-    low: float
-    high: float
 
 
 @dataclass(frozen=True, kw_only=True)

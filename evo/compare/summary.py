@@ -12,7 +12,6 @@ from evo.compare.grouping import grouped
 from evo.compare.outcomes import Arrival, Outcome, RunOutcome, Yardstick, outcome_of, yardstick
 from evo.compare.runs import Run
 from evo.compare.statistics import (
-    Interval,
     MeanGain,
     Significance,
     holm,
@@ -27,6 +26,7 @@ from evo.compare.statistics import (
     signed_rank,
     vargha_delaney,
 )
+from fitness.score import Interval
 
 ALPHA = 0.05
 _BOOTSTRAP_SEED = 20_000  # the same runs give the same intervals

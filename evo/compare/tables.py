@@ -8,8 +8,9 @@ from rich.text import Text
 
 from evo.compare.funnel import STEPS
 from evo.compare.outcomes import Arrival, RunOutcome
-from evo.compare.statistics import Interval, MeanGain
+from evo.compare.statistics import MeanGain
 from evo.compare.summary import Comparison, GroupOutcome, Pair
+from fitness.score import Interval
 
 _NONE = "–"
 

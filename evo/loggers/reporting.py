@@ -1,6 +1,7 @@
 """What is told of a run, and to whom: the configured logger, once for each evaluation."""
 
 import importlib.util
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -48,14 +49,9 @@ def figures_of(evaluation: Evaluation, history: History, tracker: Tracker) -> di
         figures["geomean/best"] = tracker.best_geomean
     if evaluation.geomean is not None:
         figures["geomean/candidate"] = evaluation.geomean
-    for status in history.statuses():
-        if status != Status.PASSED:
-            key = f"failures/{status}"
-            figures[key] = figures.get(key, 0) + 1
-    for layer in history.judged_layers():
-        key = f"questions/{layer}"
-        figures[key] = figures.get(key, 0) + 1
-    return figures
+    failures = Counter(f"failures/{status}" for status in history.statuses() if status != Status.PASSED)
+    questions = Counter(f"questions/{layer}" for layer in history.judged_layers())
+    return {**figures, **failures, **questions}
 
 
 def require_logger(config: Config, find: Callable[[str], object] = importlib.util.find_spec) -> None:

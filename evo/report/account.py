@@ -1,5 +1,6 @@
 """What a page tells of a run, as plain values: the reading fills them, pictures and templates only look at them."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import accumulate
@@ -113,9 +114,7 @@ class Account:
     @property
     def statuses(self) -> dict[str, int]:
         """How many evaluations ended in each status, the most frequent first."""
-        counts: dict[str, int] = {}
-        for each in self.measured:
-            counts[each.status] = counts.get(each.status, 0) + 1
+        counts = Counter(each.status for each in self.measured)
         return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     @property

@@ -39,10 +39,9 @@ _REFERENCE = re.compile(r"#([\w-]+)")
 
 @dataclass(frozen=True, kw_only=True)
 class Picture:
-    """A picture for a page, and what it shows in words."""
+    """A picture for a page."""
 
-    svg: str  # an <svg> element, its texts and attributes escaped
-    label: str
+    svg: str  # an <svg> element with what it shows in words as its label, all texts and attributes escaped
 
 
 def colour(name: str) -> str:
@@ -61,7 +60,7 @@ def picture(figure: "Figure", name: str, label: str, links: Mapping[str, str]) -
     root = ElementTree.fromstring(content.getvalue())  # noqa: S314  # matplotlib's own, made just now
     _tidy(root, links)
     root.attrib = {"viewBox": root.attrib["viewBox"], "role": "group", "aria-label": label}
-    return Picture(svg=ElementTree.tostring(root, encoding="unicode"), label=label)
+    return Picture(svg=ElementTree.tostring(root, encoding="unicode"))
 
 
 def _tidy(root: ElementTree.Element, links: Mapping[str, str]) -> None:

@@ -2,7 +2,6 @@
 
 import os
 import threading
-from types import TracebackType
 from typing import Self
 
 _CHUNK = 1 << 16
@@ -25,9 +24,7 @@ class BoundedLog:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def text(self) -> str:

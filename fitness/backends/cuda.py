@@ -181,7 +181,7 @@ class CudaReplay:
         self._graph = graph
         self._guard = guard
         self.output = output
-        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # as above
+        self._start, self._end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]  # torch publishes no type for it
 
     def run(self) -> None:
         """Make the call and wait for its end."""

@@ -38,10 +38,6 @@ class RecordedEvaluator:
         self._by_source = {evaluation.source_sha256: evaluation for evaluation in evaluations}
         self._suite, self.environment = first.suite, first.environment
 
-    def key(self, source: str) -> str:
-        """The key of the record; for a source that is not there one that no measurement has."""
-        return self.evaluate(source).key
-
     def evaluate(self, source: str) -> Evaluation:
         """The record of this very source."""
         digest = source_sha256(source)

@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from cuda.bindings import driver
 
-from fitness.evaluation import Status
-from fitness.faults import CandidateFault
+from fitness.faults import invalid
 from fitness.parameters import TENSOR_MAP_DTYPE
 from fitness.plan import TensorMapPlan
 
@@ -48,10 +47,9 @@ def encode_tensor_map(plan: TensorMapPlan | None, tensor: torch.Tensor | None) -
         driver.CUtensorMapFloatOOBfill.CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
     )
     if error != driver.CUresult.CUDA_SUCCESS:
-        raise CandidateFault(
-            Status.INVALID,
+        raise invalid(
             f"tensor map of {plan.tensor}: the driver refuses box {list(plan.box)} with a swizzle of {plan.swizzle} "
-            f"bytes on a tensor of {[head_dim, heads, seqlen, batch]} ({error.name})",
+            f"bytes on a tensor of {[head_dim, heads, seqlen, batch]} ({error.name})"
         )
     record["opaque"] = np.frombuffer(ctypes.string_at(encoded.getPtr(), 128), dtype=np.uint64)
     return cast(np.void, record[()])

@@ -167,7 +167,7 @@ def left_behind(folder: RunFolder) -> Mapping[str, Any]:
     with read_archive(folder) as archive:
         return {
             "checkpoint": checkpoint,
-            "candidates": sorted((each.to_json() for each in archive.individuals()), key=lambda each: each["birth"]),
+            "candidates": sorted(archive.individuals(), key=lambda each: each.birth),
             "evaluations": [(each.individual_id, parse_json(each.record)) for each in archive.evaluations()],
             "prompts": sorted((each.number, each.attempt, each.text) for each in archive.prompts()),
             "replies": sorted((each.number, each.attempt, each.text) for each in archive.replies()),

@@ -8,13 +8,14 @@ from typing import Any
 from small_records import attempt, failed, individual, passed
 
 from evo.attempt_events import ATTEMPT_EVENT
+from evo.evaluation_records import record_evaluation
 from evo.history import Outcome
 from evo.run_settings import SETTINGS_EVENT
 from fitness.evaluation import Evaluation, Status
 from population.archive import create_archive
 from population.atomic_file import strict_json
 from population.individual import Individual
-from population.records import EvaluationRecord, EventRecord, QuestionRecord, ReplyRecord, SpendRecord
+from population.records import EventRecord, QuestionRecord, ReplyRecord, SpendRecord
 from population.run_folder import RunFolder, create_run_folder
 
 SEED = "seed\nshared line\n"
@@ -66,7 +67,4 @@ def _judge(archive: Any, one: Individual, geomean: float) -> None:
         passed(one.source, {"only": geomean}) if geomean else failed(one.source, Status.INCORRECT, "wrong")
     )
     archive.record_individual(one)
-    archive.record_evaluation(EvaluationRecord(
-        individual_id=one.id, key=evaluation.key, status=str(evaluation.status), geomean=evaluation.geomean,
-        record=strict_json(evaluation.to_json()),
-    ))  # fmt: skip
+    record_evaluation(archive, one.id, evaluation)

@@ -227,7 +227,7 @@ def snapshot(folder: RunFolder) -> dict[str, Any]:
         settings = {"suite": "tiny", "style": "question", "answerer": "offline", "rng_seed": 0}
         return {
             "checkpoint": None if loaded is None else asdict(loaded.checkpoint),
-            "candidates": sorted((each.to_json() for each in archive.individuals()), key=lambda each: each["birth"]),
+            "candidates": sorted(archive.individuals(), key=lambda each: each.birth),
             "evaluations": [(each.individual_id, parse_json(each.record)) for each in archive.evaluations()],
             "prompts": sorted((each.number, each.attempt, each.text) for each in archive.prompts()),
             "replies": sorted((each.number, each.attempt, each.text) for each in archive.replies()),

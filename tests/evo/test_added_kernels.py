@@ -106,7 +106,7 @@ def test_questions_keep_their_numbers_and_no_question_gets_credit(tmp_path: Path
         run_part(small_config(generations=2), run)
     without, with_ = map(snapshot, runs)
     assert births(runs[1]) == [(worthless.id, -2, 1, "hand", ())]
-    assert [each for each in with_["candidates"] if each["operator"] != "hand"] == without["candidates"]
+    assert [each for each in with_["candidates"] if each.operator != "hand"] == without["candidates"]
     assert [each for each in with_["evaluations"] if each[0] != worthless.id] == without["evaluations"]
     for same in ("attempts", "prompts", "questions", "replies"):
         assert with_[same] == without[same]
@@ -171,7 +171,7 @@ def test_a_text_that_was_judged_is_noted_and_makes_no_individual(folder: RunFold
     run_part(small_config(generations=2), folder)
     with read_archive(folder) as archive:
         assert [taken.birth for taken in kernels_taken_in(archive)] == [None, -2, None]
-    assert [each for each in snapshot(folder)["candidates"] if each["generation"] < 2] == seen
+    assert [each for each in snapshot(folder)["candidates"] if each.generation < 2] == seen
     assert births(folder) == [(FIRST.id, -2, 2, "hand", FIRST.parent_ids)]
 
 

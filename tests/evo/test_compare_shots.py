@@ -20,10 +20,11 @@ from evo.attempt_events import ATTEMPT_EVENT
 from evo.compare.promises import best_scenario_gain, promised_gain
 from evo.compare.shots import read_shots
 from evo.compare.statistics import least_sign_p
+from evo.evaluation_records import record_evaluation
 from evo.history import Outcome
 from population.archive import create_archive
 from population.atomic_file import strict_json
-from population.records import EvaluationRecord, EventRecord, PromptRecord
+from population.records import EventRecord, PromptRecord
 from population.run_folder import create_run_folder, open_run_folder
 
 
@@ -80,10 +81,7 @@ def test_a_shot_has_the_noise_of_what_was_measured_and_the_prompt_that_was_put_f
     with create_archive(folder) as archive:
         for one, evaluation in ((parent, within("parent", 1.0, 1.02)), (child, within("child", 1.2, 1.05))):
             archive.record_individual(one)
-            archive.record_evaluation(EvaluationRecord(
-                individual_id=one.id, key=evaluation.key, status="PASSED", geomean=evaluation.geomean,
-                record=strict_json(evaluation.to_json()),
-            ))  # fmt: skip
+            record_evaluation(archive, one.id, evaluation)
         asked = [
             attempt(0, (parent,), child), attempt(1, (parent,), None, outcome=Outcome.NO_CHANGE),
             attempt(2, (parent,), None),

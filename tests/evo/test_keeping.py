@@ -10,16 +10,15 @@ from small_records import attempt, failed, individual, passed
 from small_search import small_bank
 
 from evo.attempt_events import recorded_attempts
+from evo.evaluation_records import record_evaluation
 from evo.history import History, Outcome
 from evo.keeping import Keeper, newest_checkpoint
 from evo.loop import State
 from fitness.evaluation import Evaluation, Status
 from population.archive import Archive, create_archive
-from population.atomic_file import strict_json
 from population.checkpoint import Checkpoint
 from population.faults import CheckpointError
 from population.individual import Individual, set_fitness, similar
-from population.records import EvaluationRecord
 from population.run_folder import RunFolder, create_run_folder
 from questions.credit import Outcome as Credit
 from questions.question import Moment
@@ -53,17 +52,8 @@ def keeper(run: RunFolder, archive: Archive, *, keep: int = 3, hall: int = 3) ->
 
 def judged(keeper: Keeper, one: Individual, evaluation: Evaluation) -> Individual:
     """Recorded, remembered and with its fitness."""
-    record = strict_json(evaluation.to_json())
     keeper.archive.record_individual(one)
-    keeper.archive.record_evaluation(
-        EvaluationRecord(
-            individual_id=one.id,
-            key=evaluation.key,
-            status=str(evaluation.status),
-            geomean=evaluation.geomean,
-            record=record,
-        )
-    )
+    record_evaluation(keeper.archive, one.id, evaluation)
     keeper.history.add_individual(one)
     keeper.history.add_evaluation(one.id, evaluation)
     set_fitness(one, evaluation.geomean)

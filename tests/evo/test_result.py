@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from small_records import failed, individual, passed
 
-from evo.result import best_of, build_result, evaluation_of, write_result
+from evo.evaluation_records import evaluation_of, record_evaluation
+from evo.result import best_of, build_result, write_result
 from fitness.evaluation import Evaluation, Status
 from population.archive import Archive, create_archive
-from population.atomic_file import strict_json
 from population.individual import Individual
-from population.records import EvaluationRecord, ReplyRecord
+from population.records import ReplyRecord
 from population.run_folder import RunFolder, create_run_folder
 
 SETTINGS = {"suite": "tiny", "style": "question", "answerer": "offline", "rng_seed": 7}
@@ -33,15 +33,7 @@ def archive(run: RunFolder) -> Iterator[Archive]:
 
 def judged(archive: Archive, one: Individual, evaluation: Evaluation) -> str:
     archive.record_individual(one)
-    archive.record_evaluation(
-        EvaluationRecord(
-            individual_id=one.id,
-            key=evaluation.key,
-            status=str(evaluation.status),
-            geomean=evaluation.geomean,
-            record=strict_json(evaluation.to_json()),
-        )
-    )
+    record_evaluation(archive, one.id, evaluation)
     return one.id
 
 

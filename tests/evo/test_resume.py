@@ -111,7 +111,7 @@ def test_a_budget_that_is_reached_already_changes_nothing(folder: RunFolder) -> 
 def test_the_seed_is_there_once_however_often_a_run_is_resumed(folder: RunFolder) -> None:
     for generations in (0, 1, 1, 2):
         run_part(small_config(generations=generations), folder)
-    births = [candidate["birth"] for candidate in snapshot(folder)["candidates"]]
+    births = [candidate.birth for candidate in snapshot(folder)["candidates"]]
     assert births.count(-1) == 1
     assert sorted(births) == births
 

@@ -13,19 +13,20 @@ from small_search import MACHINE, SOURCE, judge_knobs, run_part, small_config, s
 
 from evo.audits import AUDIT_EVENT
 from evo.commands.table import table
+from evo.evaluation_records import record_evaluation
 from evo.exported_table import gather_evaluations
 from evo.run import run_search
 from evo.seed_words import seed_words
 from evo.settings import ConfigError, compose_config
 from evo.suite_words import suite_words
 from evo.suites import load_suite, to_suite
-from fitness.audit_record import Audit, refused
+from fitness.audit_record import Audit, after_audit
 from fitness.backends.recorded import RecordedEvaluator, load_table
 from fitness.evaluation import Evaluation, Status
 from population.archive import open_archive
 from population.atomic_file import parse_json, strict_json
 from population.individual import Individual, individual_id
-from population.records import EvaluationRecord, EventRecord
+from population.records import EventRecord
 from population.run_folder import RunFolder, create_run_folder
 
 
@@ -47,16 +48,7 @@ def add(run: RunFolder, evaluation: Evaluation, source: str, birth: int = -9) ->
     with open_archive(run) as archive:
         archive.record_individual(Individual.from_source(source, birth=birth, generation=0, operator="seed"))
         name = Individual.from_source(source, birth=birth, generation=0, operator="seed").id
-        record = strict_json(evaluation.to_json())
-        archive.record_evaluation(
-            EvaluationRecord(
-                individual_id=name,
-                key=evaluation.key,
-                status=str(evaluation.status),
-                geomean=evaluation.geomean,
-                record=record,
-            )
-        )
+        record_evaluation(archive, name, evaluation)
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.jsonl.xz"])
@@ -137,7 +129,7 @@ def test_what_an_audit_refused_is_wrong_in_the_table_too(tmp_path: Path, run: Ru
     said_of(tmp_path, "first", "--out", "t.jsonl")
     rows = [Evaluation.from_json(parse_json(row)) for row in (tmp_path / "t.jsonl").read_text().splitlines()]
     assert seed.status is Status.PASSED
-    assert rows == [refused(seed, audit), *others]
+    assert rows == [after_audit(seed, audit), *others]
     assert (rows[0].status, rows[0].geomean, rows[0].timings) == (Status.INCORRECT, None, ())
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from fitness.audit_record import Audit, AuditCheck, Finding, refused
+from fitness.audit_record import Audit, AuditCheck, Finding, after_audit
 from fitness.evaluation import Status
 from tests.fitness.test_evaluator import evaluator, source
 
@@ -39,6 +39,18 @@ def test_an_audit_without_checks_is_none():
 
 
 def test_a_refused_evaluation_is_wrong_and_says_why():
-    found = refused(evaluator().evaluate(source("right")), Audit(why=("x",), checks=(BAD,)))
+    found = after_audit(evaluator().evaluate(source("right")), Audit(why=("x",), checks=(BAD,)))
     assert (found.status, found.geomean, found.timings) == (Status.INCORRECT, None, ())
     assert found.reason == "the audit of this win failed: racecheck: 1 errors"
+
+
+@pytest.mark.parametrize("audit", [None, Audit(why=("x",), checks=(GOOD,))])
+def test_an_audit_that_did_not_fail_changes_nothing(audit):
+    evaluation = evaluator().evaluate(source("right"))
+    assert after_audit(evaluation, audit) is evaluation
+
+
+def test_an_audit_that_failed_changes_no_evaluation_without_a_score():
+    evaluation = evaluator().evaluate("no kernel")
+    assert evaluation.geomean is None
+    assert after_audit(evaluation, Audit(why=("x",), checks=(BAD,))) is evaluation

@@ -30,7 +30,6 @@ def test_a_source_has_the_record_that_was_made_of_it():
     table = RecordedEvaluator([GOOD, BAD])
     assert table.evaluate("good") is GOOD
     assert table.evaluate("bad") is BAD
-    assert table.key("good") == "k"
     assert table.environment == ENVIRONMENT
 
 

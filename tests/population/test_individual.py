@@ -1,7 +1,6 @@
 """Ids, fitness guards, and the individual in DEAP's own operators."""
 
 import copy
-import json
 import math
 import random
 
@@ -10,7 +9,7 @@ from deap import tools
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from population.individual import Individual, evaluated, individual_id, normalise, set_fitness, similar
+from population.individual import Individual, individual_id, normalise, set_fitness, similar
 
 TEXT = st.text(alphabet="ab/\\ \t\r\n", max_size=30)
 
@@ -85,41 +84,6 @@ def test_from_source_keeps_the_normalised_source():
     assert not child.fitness.valid
 
 
-@settings(deadline=None)
-@given(st.none() | st.floats(min_value=0, allow_nan=False, allow_infinity=False))
-def test_json_gives_the_individual_back_with_its_fitness_to_the_last_bit(value):
-    before = individual()
-    if value is not None:
-        set_fitness(before, value)
-    after = Individual.from_json(json.loads(json.dumps(before.to_json())))
-    assert after == before
-    assert after.fitness.values == before.fitness.values
-    assert after.fitness.valid == (value is not None)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"colour": 1}, "missing or unknown: colour"),
-        ({"source": "int b;\n"}, "its source has the id"),
-        ({"fitness": [1.0, 2.0]}, r"expected \[\] or one number"),
-        ({"fitness": [None]}, r"expected \[\] or one number"),
-        ({"fitness": [math.nan]}, "finite speedup"),
-        ({"fitness": [-0.5]}, "finite speedup"),
-    ],
-)
-def test_json_that_contradicts_itself_is_refused(change, message):
-    with pytest.raises(ValueError, match=message):
-        Individual.from_json(individual().to_json() | change)
-
-
-def test_json_without_a_field_is_refused():
-    record = individual().to_json()
-    del record["birth"]
-    with pytest.raises(ValueError, match="missing or unknown: birth"):
-        Individual.from_json(record)
-
-
 def test_a_failure_has_the_fitness_zero():
     one = individual()
     set_fitness(one, None)
@@ -146,15 +110,9 @@ def test_the_fitness_belongs_to_one_individual():
 def test_the_hall_of_fame_keeps_each_kernel_once_and_the_best_first():
     fame = tools.HallOfFame(2, similar=similar)
     slow, fast, failed = individual("a", 0, 0.8), individual("b", 1, 1.2), individual("c", 2, 0.0)
-    fame.update(evaluated([slow, failed, individual("d", 3)]))
-    fame.update(evaluated([fast, individual("a  ", 4, 0.8)]))
+    fame.update([slow, failed])
+    fame.update([fast, individual("a  ", 4, 0.8)])
     assert [(each.source, each.fitness.values) for each in fame] == [("b\n", (1.2,)), ("a\n", (0.8,))]
-
-
-def test_the_hall_of_fame_of_unevaluated_ones_is_empty():
-    fame = tools.HallOfFame(3, similar=similar)
-    fame.update(evaluated([individual("a"), individual("b")]))
-    assert len(fame) == 0
 
 
 def test_the_hall_of_fame_holds_copies():

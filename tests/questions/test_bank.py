@@ -152,18 +152,12 @@ def test_an_override_of_nothing_is_refused(tmp_path):
         load_bank([write(tmp_path, "own.yaml", entry(override=True))])
 
 
-def test_a_bank_by_id_by_layer_and_in_order(make_question):
-    questions = (
-        make_question("a", layer=Layer.LAUNCH),
-        make_question("b", layer=Layer.MEMORY),
-        make_question("c", layer=Layer.LAUNCH),
-    )
+def test_a_bank_by_id_and_in_order(make_question):
+    questions = (make_question("a"), make_question("b"), make_question("c"))
     bank = Bank(questions=questions)
     assert tuple(bank) == questions
     assert len(bank) == 3
     assert bank.by_id("b") is questions[1]
-    assert bank.by_layer(Layer.LAUNCH) == (questions[0], questions[2])
-    assert bank.by_layer(Layer.SCHEDULE) == ()
     with pytest.raises(KeyError, match="none with the id 'd'"):
         bank.by_id("d")
 

@@ -25,7 +25,7 @@ def test_the_id_is_made_of_the_words():
 
 @pytest.mark.parametrize("text", ["Ist die L2-Strecke für {worst_scenario} zu kurz?", "你好吗?", "A: b? `{}` \"x\" #?"])
 def test_any_text_can_be_kept_as_an_entry(text):
-    question = personal_question(text, layer=Layer.LAUNCH, origin="someone")
+    question = personal_question(text, layer=Layer.LAUNCH)
     assert read_entry(write_entry(question), "here") == question
 
 

@@ -1,5 +1,6 @@
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_nothing_for_the_moment_nor_for_any(make_question, make_sampler):
 def test_a_persons_question_comes_first(make_question, make_sampler):
     sampler = make_sampler(make_question())
     first = personal_question("Is it the L2?", layer=Layer.MEMORY)
-    second = personal_question("Is it the grid?", layer=Layer.LAUNCH, targets=("sm_90a",))
+    second = replace(personal_question("Is it the grid?", layer=Layer.LAUNCH), targets=("sm_90a",))
     third = personal_question("Is it {gain}?", layer=Layer.LAUNCH)
     for question in (third, second, first, first):
         sampler.push(question)

@@ -71,14 +71,14 @@ def test_a_big_win():
 
 
 def test_a_declaration():
-    assert moment(passed(1.01, reply="This is the limit.")) is Moment.LIMIT_DECLARED
-    assert moment(passed(1.01, reply="Done.")) is Moment.DONE_DECLARED
-    assert moment(passed(1.01, claim="none", reply="Done.")) is Moment.ANY
+    assert moment(passed(1.01, claim="limit")) is Moment.LIMIT_DECLARED
+    assert moment(passed(1.01, claim="done")) is Moment.DONE_DECLARED
+    assert moment(passed(1.01, claim="")) is Moment.ANY
     assert moment(failed("NO_CANDIDATE", claim="limit")) is Moment.LIMIT_DECLARED
 
 
 def test_only_the_last_reply_counts():
-    assert moment(passed(1.01, reply="Done."), passed(1.03)) is Moment.ANY
+    assert moment(passed(1.01, claim="done"), passed(1.03)) is Moment.ANY
 
 
 def test_a_stall():

@@ -62,11 +62,11 @@ def test_a_question_goes_out_and_its_reply_comes_back(server, make):
 
 
 def test_every_setting_is_sent_and_requests_differ_in_their_seed(server, make):
-    answerer = make(max_tokens=9, temperature=0.5, top_p=0.9, rng_seed=2**31 - 7)
+    answerer = make(max_tokens=9, temperature=0.5, rng_seed=2**31 - 7)
     answerer.answer(request(number=6))
     answerer.answer(request(number=7))
     bodies = [{k: v for k, v in one.body.items() if k not in ("model", "messages")} for one in server.received]
-    assert bodies[0] == {"max_tokens": 9, "temperature": 0.5, "top_p": 0.9, "seed": 2**31 - 1}
+    assert bodies[0] == {"max_tokens": 9, "temperature": 0.5, "seed": 2**31 - 1}
     assert bodies[1]["seed"] == 0
 
 
@@ -119,7 +119,7 @@ def test_no_choice_at_all_is_retried_and_then_an_error(server, make, slept):
 
 @pytest.mark.parametrize("named", ["param", "message"])
 @pytest.mark.parametrize("status", [400, 422])
-@pytest.mark.parametrize("parameter", ["seed", "temperature", "top_p"])
+@pytest.mark.parametrize("parameter", ["seed", "temperature"])
 def test_a_rejected_parameter_is_left_out_from_then_on(server, make, caplog, parameter, status, named):
     def script(received):
         if parameter not in received.body:
@@ -129,10 +129,10 @@ def test_a_rejected_parameter_is_left_out_from_then_on(server, make, caplog, par
         return server.error(status, f"Extra inputs are not permitted: {parameter}, max_tokens is fine")
 
     server.script = script
-    answerer = make(temperature=0.5, top_p=0.9, rng_seed=1)
+    answerer = make(temperature=0.5, rng_seed=1)
     assert [answerer.answer(request(number)).text for number in range(3)] == ["ok"] * 3
     assert len(server.received) == 4
-    optional = {"max_tokens", "temperature", "top_p", "seed"}
+    optional = {"max_tokens", "temperature", "seed"}
     assert set(server.received[-1].body) == {"model", "messages"} | optional - {parameter}
     assert caplog.text.count(f"m does not take {parameter}") == 1
 
@@ -159,8 +159,8 @@ def test_parameters_are_given_up_one_by_one_down_to_none(server, make):
         return server.error(400, f"what is {named[0]}?") if named else server.completion("ok")
 
     server.script = script
-    assert make(temperature=0.5, top_p=0.9, rng_seed=1).answer(request()).text == "ok"
-    assert len(server.received) == 6
+    assert make(temperature=0.5, rng_seed=1).answer(request()).text == "ok"
+    assert len(server.received) == 5
 
 
 @pytest.mark.parametrize(

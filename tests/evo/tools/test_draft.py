@@ -4,7 +4,7 @@ import pytest
 from small_search import SOURCE
 
 from evo.tools.draft import read_draft
-from evo.unreadable import CutOff, UnreadableReply
+from evo.unreadable import UnreadableReply
 from fitness.manifest import with_knobs
 
 CHILD = with_knobs(SOURCE, {"STAGES": 2})
@@ -54,5 +54,5 @@ def test_what_cannot_be_read_is_said_why(text, reason):
 
 
 def test_a_fence_that_never_closes_is_cut_off():
-    with pytest.raises(CutOff):
+    with pytest.raises(UnreadableReply, match="never closed"):
         read_draft(f"```cuda\n{CHILD}", SOURCE)

@@ -22,6 +22,7 @@ from population.archive import open_archive
 from population.archive_reader import read_archive
 from population.atomic_file import parse_json
 from population.checkpoint import load_newest
+from population.individual import Individual
 from population.records import EventRecord, SpendRecord
 from population.run_folder import RunFolder, create_run_folder
 from questions.bank import load_bank, shipped_bank_path
@@ -85,10 +86,8 @@ def test_the_story_holds_all_of_the_run(here: Path) -> None:
         assert of_kind(lines, "prompt") == sorted(map(asdict, archive.prompts()), key=lambda each: each["number"])
         assert of_kind(lines, "reply") == sorted(map(asdict, archive.replies()), key=lambda each: each["number"])
         told = {each["id"]: each for each in of_kind(lines, "candidate")}
-        assert told == {
-            each.id: {name: value for name, value in each.to_json().items() if name != "fitness"}
-            for each in archive.individuals()
-        }
+        made = (Individual(**{**each, "parent_ids": tuple(each["parent_ids"])}) for each in told.values())
+        assert {each.id: each for each in made} == {each.id: each for each in archive.individuals()}
         evaluations = sorted(of_kind(lines, "evaluation"), key=lambda each: each["order"])
         assert evaluations == [
             {"id": each.individual_id, "order": place, "record": parse_json(each.record)}

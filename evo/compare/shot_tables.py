@@ -1,22 +1,15 @@
-"""Single shots for a person and for other programs: tables, CSV and JSON."""
+"""Single shots as tables for a person: styles, pairs, replies, layers."""
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 
 from rich.table import Table
 from rich.text import Text
 
-from evo.compare.files import SCHEMA
 from evo.compare.funnel import STEPS
-from evo.compare.runs import flatten
 from evo.compare.shot_summary import ShotComparison
 from evo.compare.shot_words import OFFLINE
-from evo.compare.shots import Shot
 from evo.compare.style_pairs import StylePair
 from evo.compare.tables import gain_cell, new_table, p_cell, ratio_cell
-from population.atomic_file import strict_json
 
 
 def shot_tables(comparison: ShotComparison, *, offline: bool) -> Iterator[Table]:
@@ -26,22 +19,6 @@ def shot_tables(comparison: ShotComparison, *, offline: bool) -> Iterator[Table]
     for table in (*by_style, *by_pair, _replies(comparison), _layers(comparison)):
         table.caption = Text(OFFLINE) if offline else None
         yield table
-
-
-def shots_as_csv(shots: Sequence[Shot]) -> str:
-    """A header and one row a shot; empty where it has no such figure."""
-    rows = [{key.replace(".", "_"): value for key, value in flatten(asdict(shot)).items()} for shot in shots]
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
-
-
-def shots_as_json(comparison: ShotComparison, conclusions: Sequence[str], cautions: Sequence[str]) -> str:
-    """Everything, with what was said of it in words."""
-    record = {"schema": SCHEMA, **asdict(comparison), "conclusions": list(conclusions), "cautions": list(cautions)}
-    return strict_json(record, sort_keys=False, indent=2) + "\n"
 
 
 def _styles(comparison: ShotComparison) -> Table:
