@@ -149,6 +149,7 @@ class SuiteConfig:
     edges: bool = True
     timed: bool = True
     distributions: list[DistributionKind] | None = None
+    long_seqlen_k: int | None = None  # from so many keys on all but the first distribution is judged on some rows
     repeats: int | None = None
     least_repeats: int | None = None
     scenarios: list[ScenarioConfig] = field(default_factory=list)

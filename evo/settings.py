@@ -48,6 +48,7 @@ _LEAST: Mapping[str, float] = MappingProxyType(
         "judge.repeats": 1,
         "judge.warmups": 0,
         "judge.precision": 0,
+        "suite.long_seqlen_k": 1,
         "suite.repeats": 1,
         "suite.least_repeats": 1,
         "judge.call_timeout_s": 0.1,

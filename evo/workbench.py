@@ -124,6 +124,7 @@ def judge_settings(config: Config, backend: BackendKind) -> JudgeSettings:
     return replace(
         base,
         distributions=tuple(distributions) or base.distributions,
+        long_seqlen_k=suite.long_seqlen_k or base.long_seqlen_k,
         repeats=repeats,
         least_repeats=min(suite.least_repeats or base.least_repeats, repeats),
         precision=base.precision if judge.precision is None else judge.precision,

@@ -99,8 +99,8 @@ def test_nothing_can_be_searched_on_a_suite_that_is_not_timed() -> None:
 
 def test_a_suite_says_how_it_is_measured_and_the_command_line_is_above_it() -> None:
     full = judge_settings(compose_config(["suite=full182"]), BackendKind.cuda)
-    assert full.distributions == (Distribution.NORMAL, Distribution.SHIFTED)
-    assert (full.repeats, full.least_repeats) == (7, 3)
+    assert full.distributions == (Distribution.NORMAL, Distribution.SHIFTED, Distribution.LARGE)
+    assert (full.repeats, full.least_repeats, full.long_seqlen_k) == (7, 3, 4096)
     usual = judge_settings(compose_config(["suite=core26"]), BackendKind.cuda)
     assert usual.distributions == tuple(Distribution)
     own = judge_settings(compose_config(["suite=full182", "judge.repeats=2", "judge.precision=0"]), BackendKind.cuda)
