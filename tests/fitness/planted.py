@@ -22,7 +22,7 @@ class Expected:
     def complaint(self, status: Status, reason: str) -> str:
         """What was found, if it is not what was expected; "" where it is."""
         right = self.status in (None, status) and self.piece in reason
-        return "" if right else f"expected {self.status}: {self.piece}; found {status}: {reason}"
+        return "" if right else f"expected {self.status or 'any status'}: {self.piece}; found {status}: {reason}"
 
 
 def expected_on_host(path: Path) -> Expected:

@@ -20,7 +20,7 @@ from fitness.process_limits import ProcessLimits
 from fitness.scenario import Suite
 from fitness.worker import PRELOAD, BackendKind, WorkerSettings, open_worker
 from tests.fitness.fake_device import scenario
-from tests.fitness.planted import expected_on_host
+from tests.fitness.planted import expected_on_gpu, expected_on_host
 
 ROOT = Path(__file__).parents[2]
 KERNELS = Path(__file__).with_name("kernels")
@@ -65,6 +65,19 @@ def evaluator(tmp_path_factory) -> Iterator[Evaluator]:
 
 def seed(name: str) -> str:
     return (ROOT / "kernels" / "seed" / f"{name}.cu").read_text()
+
+
+def test_a_planted_kernel_is_held_to_its_status_and_its_piece_of_the_reason_on_either_backend(tmp_path):
+    path = tmp_path / "planted.cu"
+    path.write_text("// expect: INCORRECT: o: mean\n// on a GPU: any: lse\n/*evo\n")
+    host, gpu = expected_on_host(path), expected_on_gpu(path)
+    assert host.complaint(Status.INCORRECT, "wrong: o: mean error 1") == ""
+    assert host.complaint(Status.INCORRECT, "lse") == "expected INCORRECT: o: mean; found INCORRECT: lse"
+    assert host.complaint(Status.TIMEOUT, "o: mean") == "expected INCORRECT: o: mean; found TIMEOUT: o: mean"
+    assert gpu.complaint(Status.TIMEOUT, "an lse") == ""
+    assert gpu.complaint(Status.TIMEOUT, "o") == "expected any status: lse; found TIMEOUT: o"
+    path.write_text("// expect: PASSED\n// The same on a GPU.\n")
+    assert expected_on_gpu(path) == expected_on_host(path)
 
 
 def test_a_planted_kernel_that_must_not_pass_says_why():
