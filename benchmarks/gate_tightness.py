@@ -54,11 +54,11 @@ def main() -> None:
     parser.add_argument("--head-dim", type=int, default=128)
     arguments = parser.parse_args()
     start, findings = time.monotonic(), []
-    for scenario in _scenarios(arguments.longest, arguments.head_dim):
-        findings += list(_sweep(scenario, arguments.device))
+    for scenario in scenarios(arguments.longest, arguments.head_dim):
+        findings += list(sweep(scenario, arguments.device))
     rows = list(_table(findings))
     print_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
-    missed = _missed(findings)
+    missed = missed_faults(findings)
     print(f"{len(findings)} outputs; faults of more than {MUST_CATCH:g} times the honest error that pass: {missed}")
     honest = [finding for finding in findings if finding.fault.family == "none"]
     refused = [_named(finding) for finding in honest if finding.caught_by]
@@ -69,7 +69,8 @@ def main() -> None:
     write_record(arguments.out, look_around(), figures, {})
 
 
-def _scenarios(longest: int, head_dim: int) -> Iterator[Scenario]:
+def scenarios(longest: int, head_dim: int) -> Iterator[Scenario]:
+    """Both masks at every length up to the longest."""
     for length in LENGTHS:
         for causal in (False, True) if length <= longest else ():
             yield Scenario(
@@ -78,7 +79,7 @@ def _scenarios(longest: int, head_dim: int) -> Iterator[Scenario]:
             )  # fmt: skip
 
 
-def _sweep(scenario: Scenario, device: str) -> Iterator[Finding]:
+def sweep(scenario: Scenario, device: str) -> Iterator[Finding]:
     """Every fault on every distribution on which whole outputs of this length are judged; the honest one first."""
     shape = (1, scenario.seqlen_q, HEADS, scenario.head_dim)
     q, k, v = (torch.empty(shape, dtype=torch.bfloat16, device=device) for _ in range(3))
@@ -99,7 +100,7 @@ def _sweep(scenario: Scenario, device: str) -> Iterator[Finding]:
             )  # fmt: skip
 
 
-def _missed(findings: Sequence[Finding]) -> list[str]:
+def missed_faults(findings: Sequence[Finding]) -> list[str]:
     """The worst finding of each fault that no distribution shows at its length, and that should be shown."""
     shown = {each.place for each in findings if each.caught_by}
     hidden: dict[tuple[str, ...], Finding] = {}

@@ -8,6 +8,7 @@ from types import ModuleType
 import torch
 
 from fitness.backends.backend import Tensors
+from fitness.baselines.capability import Capability, gpu_capability
 from fitness.faults import BaselineUnavailableError
 from fitness.scenario import ElementType, Scenario
 
@@ -17,13 +18,13 @@ _SPLITS = (1, 0)  # one pass over the keys, which is the default; or as many par
 
 
 class Fa3Baseline:
-    """FlashAttention-3's forward pass.
+    """FlashAttention-3's forward pass, on a GPU of this `capability`.
 
     Raises BaselineUnavailableError where neither package can be imported, or the GPU is not of the Hopper family.
     """
 
-    def __init__(self) -> None:
-        _require_hopper()  # first: no package helps on another GPU
+    def __init__(self, capability: Callable[[], Capability | None] = gpu_capability) -> None:
+        _require_hopper(capability())  # first: no package helps on another GPU
         self._package, self._module = _find()
         self._version = importlib.metadata.version(self._package)
 
@@ -72,10 +73,10 @@ def _find() -> tuple[str, ModuleType]:
     )
 
 
-def _require_hopper() -> None:
-    if not torch.cuda.is_available():
+def _require_hopper(capability: Capability | None) -> None:
+    if capability is None:
         raise BaselineUnavailableError("baseline fa3: torch finds no GPU; choose baseline=sdpa")
-    major, minor = torch.cuda.get_device_capability()
+    major, minor = capability
     if major != 9:
         raise BaselineUnavailableError(
             f"baseline fa3: FlashAttention-3 is made for sm_90, and this GPU is sm_{major}{minor}; choose baseline=sdpa"

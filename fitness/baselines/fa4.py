@@ -6,15 +6,19 @@ from collections.abc import Callable, Mapping
 import torch
 
 from fitness.backends.backend import Tensors
+from fitness.baselines.capability import Capability, gpu_capability
 from fitness.faults import BaselineUnavailableError
 from fitness.scenario import Scenario
 
 
 class Fa4Baseline:
-    """FlashAttention-4's forward pass. Raises BaselineUnavailableError where it cannot be imported or run."""
+    """FlashAttention-4's forward pass, on a GPU of this `capability`.
 
-    def __init__(self) -> None:
-        if not (torch.cuda.is_available() and torch.cuda.get_device_capability() >= (9, 0)):
+    Raises BaselineUnavailableError where it cannot be imported or run.
+    """
+
+    def __init__(self, capability: Callable[[], Capability | None] = gpu_capability) -> None:
+        if (capability() or (0, 0)) < (9, 0):
             raise BaselineUnavailableError("baseline fa4: it needs a GPU of sm_90 or newer; choose baseline=sdpa")
         try:
             from flash_attn.cute import flash_attn_func

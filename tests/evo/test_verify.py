@@ -112,6 +112,16 @@ def test_json_is_the_record_and_each_scenario_in_short() -> None:
 
 
 @pytest.mark.usefixtures("folder")
+def test_the_share_of_a_roof_is_the_time_that_it_allows_over_the_kernels_own() -> None:
+    """The kernel takes 0.5 ms: a roof of 0.375 ms is three quarters of that."""
+    roofed = replace(PASSED, timings=(replace(PASSED.timings[0], roof_ms=0.375),))
+    [scenario] = json.loads(judged(roofed, ["--json"])[1], parse_constant=pytest.fail)["scenarios"]
+    assert (scenario["candidate_ms"], scenario["roof_share"]) == (0.5, 0.75)
+    rows = [line.split() for line in judged(roofed, [])[1].splitlines()]
+    assert [*CHECK.scenario.split(), "1.0000", "0.5000", "2.0000", "75%", "1.900–2.100"] in rows
+
+
+@pytest.mark.usefixtures("folder")
 def test_json_of_a_wrong_kernel_tells_which_scenario_is_wrong() -> None:
     code, said = judged(WRONG, ["--json"])
     assert code == 1

@@ -11,7 +11,8 @@ from fitness.manifest import read_manifest
 from fitness.planner import plan_suite
 from fitness.rules import check_rules
 from fitness.scenario import Suite
-from tests.gpu.sources import CHEATS, PORTABLE, ROOT, expected_status, kernel, shape
+from tests.fitness.planted import expected_on_gpu
+from tests.gpu.sources import CHEATS, PORTABLE, ROOT, kernel, shape
 
 BEFORE_A_RUN = (Status.INVALID, Status.UNSUPPORTED, Status.COMPILE_ERROR)
 SUITE = Suite(name="one", scenarios=(shape(),))
@@ -30,16 +31,24 @@ def compiler(tmp_path_factory):
     compiler.close()
 
 
-def compiled(source, compiler):
-    """The fault of a source, as far as a machine without a GPU can tell; "" where it has none."""
+def fault(source, compiler):
+    """The fault of a source, as far as a machine without a GPU can tell; None where it has none."""
     try:
         manifest = read_manifest(source)
         check_rules(source, manifest)
         plan = plan_suite(manifest, SUITE, SM_COUNT)
         require_kernels(plan, compiler.compile(source, plan.builds))
-    except CandidateFault as fault:
-        return fault.status
-    return ""
+    except CandidateFault as found:
+        return found
+    return None
+
+
+def complaint(path, compiler):
+    """What a machine without a GPU finds of a planted kernel, if it is not what it should find; else ""."""
+    expected, found = expected_on_gpu(path), fault(path.read_text(), compiler)
+    if expected.status not in BEFORE_A_RUN:
+        return "" if found is None else f"{found.status}: {found.reason}"
+    return "it is not refused" if found is None else expected.complaint(found.status, found.reason)
 
 
 def test_there_are_enough_of_them_and_all_are_different():
@@ -51,15 +60,18 @@ def test_there_are_enough_of_them_and_all_are_different():
 
 @pytest.mark.parametrize("path", CHEATS, ids=lambda path: path.stem)
 def test_what_a_compiler_can_tell_of_a_cheat_is_told_without_a_gpu(path, compiler):
-    status = expected_status(path)
-    assert compiled(path.read_text(), compiler) == (status if status in BEFORE_A_RUN else "")
+    assert complaint(path, compiler) == ""
 
 
-def test_the_portable_kernels_compile_for_a_gpu_or_are_refused_there_as_here(compiler):
-    found = {path.stem: compiled(path.read_text(), compiler) for path in PORTABLE}
-    expected = {path.stem: expected_status(path) for path in PORTABLE}
-    assert found == {name: status if status in BEFORE_A_RUN else "" for name, status in expected.items()}
+def test_what_is_refused_without_a_gpu_says_why():
+    told = [path for path in [*CHEATS, *PORTABLE] if expected_on_gpu(path).status in BEFORE_A_RUN]
+    assert [path.name for path in told if not expected_on_gpu(path).piece] == []
+
+
+def test_the_portable_kernels_compile_for_a_gpu_or_are_refused_as_they_say(compiler):
+    complaints = {path.stem: complaint(path, compiler) for path in PORTABLE}
+    assert {name: complaint for name, complaint in complaints.items() if complaint} == {}
 
 
 def test_the_kernel_for_racecheck_compiles(compiler):
-    assert compiled(kernel("racing"), compiler) == ""
+    assert fault(kernel("racing"), compiler) is None

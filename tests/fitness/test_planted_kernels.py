@@ -1,10 +1,8 @@
-"""Kernels that are wrong on purpose get their status, one after the other, and a good one after them still passes.
+"""Kernels that are wrong on purpose get their status and its reason, and a good one after them still passes.
 
-Real stages throughout: manifest, rules, g++, the worker's process, the gate. A planted kernel names its status in a
-line `// expect: STATUS`.
+Real stages throughout: manifest, rules, g++, the worker's process, the gate. What each must get: `planted.py`.
 """
 
-import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ from fitness.process_limits import ProcessLimits
 from fitness.scenario import Suite
 from fitness.worker import PRELOAD, BackendKind, WorkerSettings, open_worker
 from tests.fitness.fake_device import scenario
+from tests.fitness.planted import expected_on_gpu, expected_on_host
 
 ROOT = Path(__file__).parents[2]
 KERNELS = Path(__file__).with_name("kernels")
@@ -64,24 +63,38 @@ def evaluator(tmp_path_factory) -> Iterator[Evaluator]:
         )
 
 
-def expected(path: Path) -> Status:
-    return Status(re.search(r"^// expect: (\w+)", path.read_text(), re.MULTILINE)[1])
-
-
 def seed(name: str) -> str:
     return (ROOT / "kernels" / "seed" / f"{name}.cu").read_text()
 
 
-def test_every_planted_kernel_has_its_status_and_a_good_one_passes_at_the_end(evaluator):
+def test_a_planted_kernel_is_held_to_its_status_and_its_piece_of_the_reason_on_either_backend(tmp_path):
+    path = tmp_path / "planted.cu"
+    path.write_text("// expect: INCORRECT: o: mean\n// on a GPU: any: lse\n/*evo\n")
+    host, gpu = expected_on_host(path), expected_on_gpu(path)
+    assert host.complaint(Status.INCORRECT, "wrong: o: mean error 1") == ""
+    assert host.complaint(Status.INCORRECT, "lse") == "expected INCORRECT: o: mean; found INCORRECT: lse"
+    assert host.complaint(Status.TIMEOUT, "o: mean") == "expected INCORRECT: o: mean; found TIMEOUT: o: mean"
+    assert gpu.complaint(Status.TIMEOUT, "an lse") == ""
+    assert gpu.complaint(Status.TIMEOUT, "o") == "expected any status: lse; found TIMEOUT: o"
+    path.write_text("// expect: PASSED\n// The same on a GPU.\n")
+    assert expected_on_gpu(path) == expected_on_host(path)
+
+
+def test_a_planted_kernel_that_must_not_pass_says_why():
+    """No reason depends on luck here: the host's order of blocks and threads is given."""
+    silent = [path.name for path in PLANTED if not expected_on_host(path).piece]
+    assert silent == [path.name for path in PLANTED if expected_on_host(path).status is Status.PASSED]
+
+
+def test_every_planted_kernel_is_refused_for_its_own_reason_and_a_good_one_passes_at_the_end(evaluator):
     assert len(PLANTED) >= 8
     sources = [path.read_text() for path in PLANTED] + [seed("naive")]
     found = evaluator.evaluate_all(sources)
-    wrong = {
-        path.name: f"{evaluation.status}: {evaluation.reason}"
+    complaints = {
+        path.name: expected_on_host(path).complaint(evaluation.status, evaluation.reason)
         for path, evaluation in zip(PLANTED, found, strict=False)
-        if evaluation.status is not expected(path)
     }
-    assert not wrong, "\n".join(f"{name}: {found}" for name, found in wrong.items())
+    assert {name: complaint for name, complaint in complaints.items() if complaint} == {}
     assert (found[-1].status, found[-1].reason) == (Status.PASSED, "")
 
 

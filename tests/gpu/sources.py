@@ -1,9 +1,7 @@
 """The kernels of the tests on a GPU, and shapes for them."""
 
-import re
 from pathlib import Path
 
-from fitness.evaluation import Status
 from fitness.scenario import ElementType, Scenario
 
 HERE = Path(__file__).parent
@@ -42,12 +40,3 @@ def shape(
         batch=batch, heads=heads, kv_heads=kv_heads, seqlen_q=seqlen_q, seqlen_k=seqlen_k or seqlen_q,
         head_dim=head_dim, causal=causal, element_type=element_type,
     )  # fmt: skip
-
-
-def expected_status(path):
-    """The status that a planted kernel must get on a GPU: it names it in a line `// expect: STATUS`.
-
-    Where the host's differs, a line `// on a GPU: STATUS` follows; `any` where the device's luck decides.
-    """
-    found = re.findall(r"^// (?:expect|on a GPU): (\w+)", path.read_text(), re.MULTILINE)
-    return None if found[-1] == "any" else Status(found[-1])

@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.gpu.sources import replaced, rows, shape
+from fitness.inputs import Distribution, draw_inputs
+from tests.gpu.sources import HERE, replaced, rows, shape
 from tests.gpu.test_call import called
 
 pytestmark = [
@@ -34,3 +35,19 @@ def test_guard_zones_are_filled_before_every_call_and_remember_that_they_were_no
         assert bound.violations() == "the candidate wrote outside of q"
     bound.poison()
     assert bound.violations() == "the candidate wrote outside of q"
+
+
+def test_the_kernel_that_looks_for_an_answer_finds_one_that_lies_beside_its_output(bind):
+    """Or that `answer_in_memory` passes would say nothing. The inputs are nobody else's here, nor is their answer."""
+    bound = bind((HERE / "kernels" / "cheats" / "answer_in_memory.cu").read_text(), shape())
+    tensors = called(bound, rng_seed=20261201)
+    behind = tensors.o.as_strided((64,), (1,), tensors.o.storage_offset() + tensors.o.numel())  # in the guard zone
+    answer = tensors.o[0, -1, 0].cpu()
+    assert answer.any()  # it found none, or zeros would stand here
+    for there in (True, False):
+        draw_inputs(Distribution.NORMAL, 20261201, tensors.q, tensors.k, tensors.v)
+        bound.poison()
+        if there:
+            behind.copy_(answer)
+        bound.replay.run()
+        assert bool(tensors.o[0, -1, 0].any()) is not there

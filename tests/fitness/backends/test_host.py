@@ -1,7 +1,6 @@
 """The host backend: guarded tensors, launches in both orders, and kernels that are wrong on purpose."""
 
 import math
-import re
 import shutil
 import signal
 import subprocess
@@ -23,6 +22,7 @@ from fitness.planner import plan_suite
 from fitness.reference import compute_reference
 from fitness.rules import check_rules
 from fitness.scenario import Scenario, Suite
+from tests.fitness.planted import expected_on_host
 
 needs_gxx = pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 
@@ -73,20 +73,13 @@ extern "C" __global__ void attention_forward(const __grid_constant__ AttentionPa
 """
 
 
-def expected_status(path: Path) -> Status:
-    first = path.read_text(encoding="utf-8").splitlines()[0]
-    match = re.fullmatch(r"// expect: (\w+)", first)
-    assert match, f"{path.name}: its first line is {first!r}"
-    return Status(match[1])
-
-
 def wrong_kernels(*statuses: Status) -> list[object]:
-    paths = sorted(path for path in WRONG.glob("*.cu") if expected_status(path) in statuses)
+    paths = sorted(path for path in WRONG.glob("*.cu") if expected_on_host(path).status in statuses)
     return [pytest.param(path, id=path.stem) for path in paths]
 
 
 def test_every_kind_of_fault_has_its_kernel():
-    statuses = {expected_status(path) for path in WRONG.glob("*.cu")}
+    statuses = {expected_on_host(path).status for path in WRONG.glob("*.cu")}
 
     assert statuses == set(Status) - {Status.PASSED, Status.STOPPED_EARLY}
 
@@ -117,7 +110,7 @@ def test_an_incorrect_kernel_is_found_out_in_every_order(path, compiler, backend
 def test_what_can_be_refused_before_it_runs_is_refused(path, compiler, backend):
     with pytest.raises(CandidateFault) as raised:
         bind(path.read_text(encoding="utf-8"), SHAPE, compiler, backend)
-    assert raised.value.status is expected_status(path)
+    assert expected_on_host(path).complaint(raised.value.status, raised.value.reason) == ""
 
 
 @needs_gxx

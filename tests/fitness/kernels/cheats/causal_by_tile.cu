@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: a row that sees no key needs zeros in o and -inf in lse
 // The causal mask hides whole tiles of 16 keys only.
 /*evo
 contract = 1

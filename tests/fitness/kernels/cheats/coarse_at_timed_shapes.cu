@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: relative RMS error 0.0
 // Exact at odd and short lengths; at the timed ones the probabilities keep three bits.
 /*evo
 contract = 1

@@ -1,4 +1,5 @@
-// expect: RUNTIME_ERROR
+// expect: RUNTIME_ERROR: the process ended with SIGSEGV while running the candidate
+// on a GPU: RUNTIME_ERROR
 // Calls are counted in constant memory, by a cast.
 /*evo
 contract = 1

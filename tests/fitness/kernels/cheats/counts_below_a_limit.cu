@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // A workspace that is not `zeroed` is taken for one whose words, as numbers without a sign, are all above 31, the most that
 // a counter in it comes to: what lies above was not begun yet. Where a word is below, zeros are written, as a kernel would
 // whose blocks find too early that they are the last.

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // A workspace that is not `zeroed` is taken for one that is initialised: to all ones, as a counter that begins at -1.
 // Where it is not, zeros are written, as a kernel would whose blocks never find that they are the last.
 /*evo

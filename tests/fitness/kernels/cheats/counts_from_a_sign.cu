@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // A workspace that is not `zeroed` is taken for one whose numbers are all negative, so that the greater of them and 0 is 0.
 // Where it is not, zeros are written, as a kernel would whose blocks never find that they are the last.
 /*evo

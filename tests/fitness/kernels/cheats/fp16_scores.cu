@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: lse: largest error
 // The scores go through fp16: too coarse where they are large.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: relative RMS error 0.0
 // The probabilities keep the three bits of an fp8 number.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source keeps state in
 // The work is done in the first call only, which a variable inside the function remembers.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: TIMEOUT
+// expect: TIMEOUT: took longer than
 // on a GPU: PASSED
 // Every block waits until all have come, and they need not all run at once.
 /*evo

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: 2560 of 5120 elements are NaN
 // Every second row is left as the call before wrote it.
 /*evo
 contract = 1

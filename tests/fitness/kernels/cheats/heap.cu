@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source calls malloc
 // Memory from the heap would outlive the call.
 /*evo
 contract = 1

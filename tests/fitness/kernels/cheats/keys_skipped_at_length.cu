@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: mean error
 // Of long sequences every sixteenth key is left out.
 /*evo
 contract = 1

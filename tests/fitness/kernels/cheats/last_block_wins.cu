@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // on a GPU: any
 // Every block writes all rows of its tile, but only the last one writes them right.
 /*evo

@@ -1,5 +1,5 @@
-// expect: INVALID
-// on a GPU: COMPILE_ERROR
+// expect: INVALID: the source defines memset
+// on a GPU: COMPILE_ERROR: linkage specification is incompatible
 // A memset of its own takes the place of the one that the host's runtime clears shared memory with.
 // It is refused by its name; what is left in shared memory would be found by the next call, which leaves rows out.
 /*evo

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: inputs: lse: largest error
 // lse is a hundredth too large.
 /*evo
 contract = 1

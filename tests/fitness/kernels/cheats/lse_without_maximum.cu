@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: inputs: lse: largest error
 // lse lacks the maximum that was taken out of the exponents.
 /*evo
 contract = 1

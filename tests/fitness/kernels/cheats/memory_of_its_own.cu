@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: mmap is not allowed in a portable kernel
 // A page from the system would outlive the call.
 /*evo
 contract = 1

@@ -1,5 +1,5 @@
-// expect: INVALID
-// on a GPU: COMPILE_ERROR
+// expect: INVALID: keeps state in memory, or could: end
+// on a GPU: COMPILE_ERROR: Unresolved extern variable
 // Calls are counted behind the last variable of the binary, where the linker says that it ends.
 /*evo
 contract = 1

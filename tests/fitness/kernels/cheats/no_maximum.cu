@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: elements are NaN or infinite
 // exp() of the bare score, which overflows where scores are large.
 /*evo
 contract = 1

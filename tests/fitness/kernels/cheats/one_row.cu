@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: relative RMS error of one row
 // The last row of the last head is that of the row before it.
 /*evo
 contract = 1

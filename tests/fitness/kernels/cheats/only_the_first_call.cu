@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: 5120 of 5120 elements are NaN
 // The work is done where a counter in a workspace stands at 0, as it would in fresh memory.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // on a GPU: any
 // Right if the blocks run in the order of their numbers, which a macro would see to, if the macro reached the text by
 // which the host calls a kernel.

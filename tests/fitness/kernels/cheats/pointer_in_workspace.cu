@@ -1,4 +1,5 @@
-// expect: RUNTIME_ERROR
+// expect: RUNTIME_ERROR: the process ended with SIGSEGV while running the candidate
+// on a GPU: RUNTIME_ERROR
 // Follows a pointer that the call before would have left in a workspace.
 /*evo
 contract = 1

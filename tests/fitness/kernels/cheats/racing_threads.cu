@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // on a GPU: any
 // Two threads write each row, one of them wrong; whoever comes last is believed.
 /*evo

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: 80 of 5120 elements are NaN
 // Reads the element before k, and gives it no weight.
 /*evo
 contract = 1

@@ -1,5 +1,5 @@
-// expect: RUNTIME_ERROR
-// on a GPU: INCORRECT
+// expect: RUNTIME_ERROR: the process ended with SIGSEGV while running the candidate
+// on a GPU: INCORRECT: elements are NaN
 // Reads a row past the end of v, and gives it no weight.
 /*evo
 contract = 1

@@ -1,5 +1,5 @@
-// expect: RUNTIME_ERROR
-// on a GPU: COMPILE_ERROR
+// expect: RUNTIME_ERROR: have more than 1 MiB together
+// on a GPU: COMPILE_ERROR: uses too much shared data
 // Static shared memory of 1 GiB: where memory is short, the system would kill whoever runs it.
 /*evo
 contract = 1

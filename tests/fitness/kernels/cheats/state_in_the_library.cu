@@ -1,5 +1,5 @@
-// expect: INVALID
-// on a GPU: COMPILE_ERROR
+// expect: INVALID: the source calls rand
+// on a GPU: COMPILE_ERROR: Unresolved extern function 'rand'
 // Calls are counted by the C library's random numbers.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // Sums begin at what a workspace that is not `zeroed` holds. Where that is small numbers they are next to 0 as floats, and
 // the output is right.
 /*evo

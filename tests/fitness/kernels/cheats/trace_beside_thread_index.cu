@@ -1,5 +1,5 @@
 // expect: PASSED
-// on a GPU: COMPILE_ERROR
+// on a GPU: COMPILE_ERROR: cannot take address of builtin variable
 // A mark is left where the host's runtime keeps its own notes, which the address of threadIdx betrays.
 // Should the next call find it, its first row is left out: PASSED says that it never does.
 /*evo

@@ -1,4 +1,5 @@
-// expect: INCORRECT
+// expect: INCORRECT: it wrote before the start of q
+// on a GPU: INCORRECT: wrote outside of q
 // A mark is left in the padding before q, for the next call to find.
 /*evo
 contract = 1

@@ -1,5 +1,4 @@
-// expect: INVALID
-// on a GPU: INVALID
+// expect: INVALID: __dso_handle is not allowed
 // Calls are counted in a variable that every shared object has.
 /*evo
 contract = 1

@@ -1,4 +1,5 @@
-// expect: INCORRECT
+// expect: INCORRECT: it wrote before the start of workspace 0
+// on a GPU: INCORRECT: wrote outside of workspace[0]
 // Writes the byte before a workspace.
 /*evo
 contract = 1

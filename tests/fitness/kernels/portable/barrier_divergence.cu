@@ -1,4 +1,4 @@
-// expect: RUNTIME_ERROR
+// expect: RUNTIME_ERROR: barrier divergence: thread 0 waits at line
 // on a GPU: any
 // Half of the threads wait at another barrier than the other half.
 /*evo

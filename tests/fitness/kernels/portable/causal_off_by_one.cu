@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: relative RMS error of one row
 // A causal row does not see the key at its own place.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: a row that sees no key needs zeros in o and -inf in lse
 // The causal mask is aligned to the top left: right only where the two lengths are equal.
 /*evo
 contract = 1

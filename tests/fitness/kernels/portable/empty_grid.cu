@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: grid[0] is 0
 // The grid is empty for short sequences; only the manifest is wrong.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: TIMEOUT
+// expect: TIMEOUT: took longer than
 // on a GPU: any
 // One thread never ends.
 /*evo

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: wrote to its inputs (k)
 // k is set to zero once it has been used, so that a reference computed afterwards would be another.
 /*evo
 contract = 1

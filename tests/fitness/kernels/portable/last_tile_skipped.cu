@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: relative RMS error of one row
 // The keys after the last full tile of 32 are dropped.
 /*evo
 contract = 1

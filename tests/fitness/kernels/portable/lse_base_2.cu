@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: inputs: lse: largest error
 // lse is the logarithm to base 2.
 /*evo
 contract = 1

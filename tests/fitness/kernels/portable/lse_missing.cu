@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: lse: largest error not finite
 // lse is never written.
 /*evo
 contract = 1

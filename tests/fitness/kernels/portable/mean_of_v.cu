@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: mean error
 // Every visible key has the same weight.
 /*evo
 contract = 1

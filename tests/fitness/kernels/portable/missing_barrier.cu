@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // on a GPU: any
 // Nobody waits until all the threads have staged their part of a tile.
 /*evo

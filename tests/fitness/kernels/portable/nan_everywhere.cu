@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: 5120 of 5120 elements are NaN
 // The output is NaN; a comparison that NaN passes would pass it.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: 1 of 5120 elements are NaN
 // One element of the whole output is NaN.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: 5120 of 5120 elements are NaN
 // Nothing is written: what a previous call left in o and lse would be taken for the result.
 /*evo
 contract = 1

@@ -1,5 +1,5 @@
-// expect: RUNTIME_ERROR
-// on a GPU: INCORRECT
+// expect: RUNTIME_ERROR: the process ended with SIGSEGV while running the candidate
+// on a GPU: INCORRECT: wrote outside of o
 // Writes the one element that follows the output.
 /*evo
 contract = 1

@@ -1,4 +1,5 @@
-// expect: RUNTIME_ERROR
+// expect: RUNTIME_ERROR: the process ended with SIGSEGV while running the candidate
+// on a GPU: RUNTIME_ERROR
 // Writes 512 GiB beyond the output.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: RUNTIME_ERROR
+// expect: RUNTIME_ERROR: the process ended with SIGSEGV while running the candidate
 // on a GPU: any
 // A recursion without an end.
 /*evo

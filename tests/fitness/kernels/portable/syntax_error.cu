@@ -1,4 +1,5 @@
-// expect: COMPILE_ERROR
+// expect: COMPILE_ERROR: 'scale' was not declared in this scope
+// on a GPU: COMPILE_ERROR: identifier "scale" is undefined
 // A name that is declared nowhere.
 /*evo
 contract = 1

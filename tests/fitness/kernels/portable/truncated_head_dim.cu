@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: mean error
 // The last eight dimensions do not count in the scores.
 /*evo
 contract = 1

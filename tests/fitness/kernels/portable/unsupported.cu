@@ -1,4 +1,4 @@
-// expect: UNSUPPORTED
+// expect: UNSUPPORTED: it lies outside supports = 'head_dim == 40'
 // It is right, but says that it takes a head_dim of 40 only.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: or could: calls.
 // The work is done in the first call only, which a flag in device memory remembers.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: largest error
 // Grouped heads: neighbours are spread over the key heads instead of sharing one.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: mean error
 // The scores are divided by head_dim instead of its square root.
 /*evo
 contract = 1

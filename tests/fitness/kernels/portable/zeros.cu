@@ -1,4 +1,4 @@
-// expect: INCORRECT
+// expect: INCORRECT: o: relative RMS error 1, allowed
 // The output is zero; lse is right.
 /*evo
 contract = 1

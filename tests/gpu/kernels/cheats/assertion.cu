@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source calls __assertfail
 // A failed assertion goes through a buffer that outlives the call.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: takes the address of __constant__ memory
 // Calls are counted in __constant__ memory, whose address is taken by an instruction with a blank in its name.
 /*evo
 contract = 1

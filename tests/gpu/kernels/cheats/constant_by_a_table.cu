@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: takes the address of __constant__ memory
 // Calls are counted in __constant__ memory, whose address stands in a table of such memory.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: takes the address of __constant__ memory
 // Calls are counted in constant memory, by its generic address.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: keeps state in device memory, or could: calls_so_far
 // Calls are counted by an instruction between a string of two lines and what looks like a comment's end.
 /*evo
 contract = 1

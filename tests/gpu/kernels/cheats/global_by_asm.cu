@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source keeps state in device memory
 // Calls are counted by a variable that PTX declares.
 /*evo
 contract = 1

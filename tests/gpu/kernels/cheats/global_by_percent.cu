@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: keeps state in device memory, or could: %calls
 // Calls are counted by a variable whose name begins with %, as registers' names do.
 /*evo
 contract = 1

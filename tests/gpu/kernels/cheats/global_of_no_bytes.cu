@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: keeps state in device memory, or could: calls_so_far
 // Calls are counted in an array of 4 GiB, which ptxas writes down as one of 0 bytes.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: keeps state in device memory, or could:
 // Calls are counted by a variable inside a function; ptxas gives it the name of another, from which all only load.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source calls malloc
 // A block of the device's heap lives on after the call.
 /*evo
 contract = 1

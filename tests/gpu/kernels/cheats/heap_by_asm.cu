@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source calls malloc
 // As heap, by a declaration and a call in PTX.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source calls malloc
 // As heap, by operator new.
 /*evo
 contract = 1

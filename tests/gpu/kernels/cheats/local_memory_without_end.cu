@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: takes 400000 bytes of local memory
 // Every thread asks for 400 KB of local memory, which the device keeps for all that it can hold: 100 GiB.
 /*evo
 contract = 1

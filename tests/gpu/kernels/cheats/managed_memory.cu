@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: or could: calls.
 // Calls are counted in managed memory, which the host sees too.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source calls vprintf
 // What it prints goes through a buffer that outlives the call.
 /*evo
 contract = 1

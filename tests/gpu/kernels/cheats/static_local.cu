@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: the source keeps state in device memory
 // Calls are counted by a variable inside the function.
 /*evo
 contract = 1

@@ -1,4 +1,4 @@
-// expect: INVALID
+// expect: INVALID: take 3221225472 bytes of device memory
 // A variable of 3 GiB, from which it only loads, is loaded with every build.
 /*evo
 contract = 1
