@@ -16,7 +16,7 @@ from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, ScenarioPlan, SuitePlan
 from fitness.roof import SLACK
 from fitness.sanitized import Sanitized
-from fitness.sanitizer import TOOLS, Sanitizer
+from fitness.sanitizer import TOOLS
 from fitness.scenario import Scenario, Suite
 from fitness.suspicion import LEAST_MS
 from fitness.worker import BaselineFacts
@@ -52,6 +52,14 @@ class AuditWorker(Protocol):
         """Bulk and scaled timings. Raises EnvironmentFault for a fault that is not the candidate's."""
 
 
+@runtime_checkable
+class SanitizesKernels(Protocol):
+    """What runs compute-sanitizer beside the worker's GPU: a `Sanitizer`, or a worker on another machine."""
+
+    def check(self, tool: str, job: Sanitized) -> AuditCheck:
+        """What a tool says of the job's kernels. Raises EnvironmentFault where that machine is lost."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FullSuite:
     """What a champion is held to besides."""
@@ -67,8 +75,8 @@ class Auditor:
     """
 
     def __init__(
-        self, evaluator: Evaluator, worker: AuditWorker, *, on_gpu: bool, sanitizer: Sanitizer, device_index: int = 0,
-        full: FullSuite | None = None, rng: random.Random | None = None,
+        self, evaluator: Evaluator, worker: AuditWorker, *, on_gpu: bool, sanitizer: SanitizesKernels,
+        device_index: int = 0, full: FullSuite | None = None, rng: random.Random | None = None,
     ) -> None:  # fmt: skip
         self._evaluator = evaluator
         self._worker = worker
@@ -90,7 +98,7 @@ class Auditor:
         yield self._new_inputs(source, evaluation)
         if not self._on_gpu:
             for name in (_BULK, _SCALING, _CYCLES, *TOOLS):
-                yield AuditCheck(name=name, finding=Finding.SKIPPED, detail=_NO_GPU)
+                yield AuditCheck(name=name, finding=Finding.NOT_DUE, detail=_NO_GPU)
             return
         compiled = self._evaluator.compile(source)
         if not isinstance(compiled, Compiled):
@@ -151,7 +159,8 @@ class Auditor:
         suite = Suite(name="scaled", scenarios=shapes)
         compiled = self._evaluator.on(suite, self._evaluator.settings).compile(source)
         if not isinstance(compiled, Compiled):
-            return AuditCheck(name=name, finding=Finding.SKIPPED, detail=f"{compiled.status}: {compiled.reason}")
+            finding = Finding.NOT_DUE if compiled.status is Status.UNSUPPORTED else Finding.SKIPPED
+            return AuditCheck(name=name, finding=finding, detail=f"{compiled.status}: {compiled.reason}")
         examined = self._examine(compiled, SuitePlan(scenarios=(), edges=compiled.plan.scenarios))
         trouble = examined.fault or self._odd_growth(families, examined)
         if trouble:
@@ -183,7 +192,7 @@ class Auditor:
             detail = f"right on {len(full.suite.scenarios)} scenarios{geomean}"
             return AuditCheck(name=full.suite.name, finding=Finding.PASSED, detail=detail)
         outside = found.status in (Status.UNSUPPORTED, Status.INVALID, Status.COMPILE_ERROR)  # it does not claim these
-        finding = Finding.SKIPPED if outside else Finding.FAILED
+        finding = Finding.NOT_DUE if outside else Finding.FAILED
         return AuditCheck(name=full.suite.name, finding=finding, detail=f"{found.status}: {found.reason}")
 
     def _examine(self, compiled: Compiled, plan: SuitePlan) -> Examined:

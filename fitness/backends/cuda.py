@@ -223,6 +223,15 @@ class _Launch:
             self._kernel(self._plan.grid, self._plan.block, self._arguments, shared_mem=self._plan.shared_bytes)
 
 
+def context_is_lost() -> bool:
+    """Whether a kernel broke while it ran: then every later call fails too."""
+    try:
+        torch.cuda.synchronize()
+    except torch.AcceleratorError:
+        return True
+    return False
+
+
 @contextlib.contextmanager
 def _candidates_fault(activity: str) -> Iterator[None]:
     """An error of the device within it is the candidate's; the context may be lost with it."""

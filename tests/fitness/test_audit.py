@@ -83,7 +83,7 @@ def test_on_a_processor_new_inputs_are_all_and_the_rest_is_skipped():
     first, *rest = audited(device, on_gpu=False).values()
     assert (first.name, first.finding) == ("new inputs", Finding.PASSED)
     assert [check.name for check in rest] == list(audited(Device()))[1:]
-    assert {(check.finding, check.detail) for check in rest} == {(Finding.SKIPPED, "it needs a GPU")}
+    assert {(check.finding, check.detail) for check in rest} == {(Finding.NOT_DUE, "it needs a GPU")}
     assert len({job.rng_seed for job in device.jobs}) == 2  # other inputs than those that it was measured on
     assert device.examined == []
 
@@ -180,7 +180,7 @@ def test_a_size_above_the_roof_fails():
     assert "times the roof of the device" in found.detail
 
 
-def test_sizes_that_the_candidate_does_not_support_are_skipped():
+def test_sizes_that_the_candidate_does_not_support_are_not_due():
     class Picky(FakeCompiler):
         def compile(self, text, builds):
             self.compiled.append(builds)
@@ -190,7 +190,7 @@ def test_sizes_that_the_candidate_does_not_support_are_skipped():
     device = Device()
     auditing, judge = auditor(device, compiler=Picky())
     checks = {check.name: check for check in auditing.audit(outside, judge.evaluate(outside))}
-    assert checks["time against work"].finding is Finding.SKIPPED
+    assert checks["time against work"].finding is Finding.NOT_DUE
     assert "UNSUPPORTED" in checks["time against work"].detail
 
 
@@ -233,7 +233,7 @@ def test_a_champion_is_held_to_the_full_suite():
 
 @pytest.mark.parametrize(
     ("status", "finding"),
-    [(Status.INCORRECT, Finding.FAILED), (Status.TIMEOUT, Finding.FAILED), (Status.UNSUPPORTED, Finding.SKIPPED)],
+    [(Status.INCORRECT, Finding.FAILED), (Status.TIMEOUT, Finding.FAILED), (Status.UNSUPPORTED, Finding.NOT_DUE)],
 )
 def test_what_the_full_suite_holds_against_a_champion(status, finding):
     device = Device(outcomes={"right": Measured(status=status, reason="so it is")})

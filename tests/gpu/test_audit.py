@@ -24,6 +24,7 @@ SHAPES = (
 SMALL = (shape(batch=4, heads=8, kv_heads=8, seqlen_q=512, head_dim=64, causal=False),)
 RACE = "__shared__ float stage[64]; stage[threadIdx.x] = row; if (stage[63 - threadIdx.x] == 12345.5f) return;"
 IDLE = "if (to_float(params.o[query]) == to_float(params.o[query]) && *lse == *lse) return;"
+TRAP = "if (params.batch == 1 && params.seqlen_q == 512) __trap();"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +56,7 @@ def audited(machine, gpu, compiler, worker):
 
 def test_an_honest_kernel_passes_every_check_that_can_be_made_here(audited):
     _, audit = audited(seed("mma"), SHAPES)
-    assert audit.passed, audit.reason
+    assert not audit.failed, audit.reason
     findings = {check.name: check.finding for check in audit.checks}
     assert findings["new inputs"] is Finding.PASSED
     assert findings["bulk against single calls"] is Finding.PASSED
@@ -78,6 +79,17 @@ def test_a_race_that_does_no_harm_here_fails_the_audit(audited):
         pytest.skip(race.detail)
     assert audit.failed
     assert "attention_forward" in race.detail
+
+
+def test_a_kernel_that_breaks_under_a_tool_without_a_report_fails_the_audit(audited):
+    """On the one shape that the tools alone are given; it breaks without them too, which is told."""
+    _, audit = audited(rows("at first", TRAP), SMALL)
+    tools = [check for check in audit.checks if check.name in TOOLS]
+    if tools[0].finding is Finding.SKIPPED and "neither on the PATH" in tools[0].detail:
+        pytest.skip(tools[0].detail)
+    assert audit.failed, tools
+    assert tools[-1].finding is Finding.FAILED
+    assert "b1 h1 s512" in tools[-1].detail or "attention_forward" in tools[-1].detail
 
 
 def test_a_kernel_that_rests_where_its_answer_lies_already_fails_the_audit(audited):
