@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from fitness.audit_record import AuditCheck, Finding
+from fitness.clock_check import CLOCKS, ClockCheck
 from fitness.correctness import SEED_BITS
 from fitness.evaluation import Evaluation, Status
 from fitness.evaluator import Compiled, Evaluator
@@ -28,13 +29,10 @@ SCALED_SCENARIOS = 3  # those with the greatest speedups
 MAX_SCALED_BYTES = 8 << 30
 _TWIN_BYTES = MAX_SCALED_BYTES // 2  # of a scenario that is timed in bulk: there are two copies of it then
 SMALL_FLOPS = 10**9  # a sanitizer's tools make a kernel up to a hundred times slower
-_BULK, _SCALING, _CYCLES = "bulk against single calls", "time against work", "cycles inside against time outside"
+_BULK, _SCALING = "bulk against single calls", "time against work"
 _SHRINKS = 0.9  # a call with more work may take this share of the time of one with less: below is no noise
 _TOO_LARGE = f"at {SCALES[-1]} times its batch every scenario moves more than {MAX_SCALED_BYTES >> 30} GiB"
 _NO_GPU = "it needs a GPU"
-_NO_CYCLES = (
-    "reading the clock inside a kernel takes instrumenting its source, and the audited kernel would be another one"
-)
 
 
 @runtime_checkable
@@ -97,7 +95,7 @@ class Auditor:
     def _checks(self, source: str, evaluation: Evaluation) -> Iterator[AuditCheck]:
         yield self._new_inputs(source, evaluation)
         if not self._on_gpu:
-            for name in (_BULK, _SCALING, _CYCLES, *TOOLS):
+            for name in (_BULK, _SCALING, CLOCKS, *TOOLS):
                 yield AuditCheck(name=name, finding=Finding.NOT_DUE, detail=_NO_GPU)
             return
         compiled = self._evaluator.compile(source)
@@ -106,7 +104,8 @@ class Auditor:
             return
         yield self._bulk(compiled)
         yield self._scaling(source, evaluation)
-        yield AuditCheck(name=_CYCLES, finding=Finding.SKIPPED, detail=_NO_CYCLES)
+        clocks = ClockCheck(compiled, self._evaluator, self._worker, self._rng.getrandbits(SEED_BITS))
+        yield clocks.check(evaluation)
         job = self._sanitized(source, compiled)
         for tool in TOOLS:
             yield self._sanitizer.check(tool, job)

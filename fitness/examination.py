@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fitness.backends.backend import Backend, Replay
 from fitness.baselines.fastest import FastestSetting
+from fitness.clocked import ClockedScenario
 from fitness.correctness import SEED_BITS, bind_watched, judge_output
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault
@@ -33,6 +34,7 @@ class Examination:
     binaries: Mapping[Build, Path]
     settings: JudgeSettings
     rng_seed: int
+    stamped: bool = False  # the binaries are stamped PTX, and `scenarios` are timed by the clocks inside as well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,7 @@ class Examined:
 
     bulk: tuple[BulkTiming, ...] = ()
     scaled_ms: Mapping[str, float]  # scenario name to the median of single calls from a cold cache
+    clocked: tuple[ClockedScenario, ...] = ()
     fault: str = ""
 
 
