@@ -140,6 +140,13 @@ def test_a_speed_that_is_off_twice_fails():
     assert remeasured(measured(1.8), measured(2.2)) == (Finding.FAILED, detail, 2)
 
 
+@pytest.mark.parametrize(
+    ("speedup", "finding"), [(1.91, Finding.PASSED), (1.89, Finding.FAILED), (2.11, Finding.FAILED)]
+)
+def test_a_speed_may_be_off_by_a_twentieth_and_no_more(speedup, finding):
+    assert remeasured(measured(speedup), measured(speedup))[0] is finding
+
+
 def test_a_second_measurement_that_is_wrong_fails():
     wrong = Measured(status=Status.INCORRECT, reason="wrong output")
     assert remeasured(measured(1.8), wrong) == (Finding.FAILED, "INCORRECT: wrong output", 2)
@@ -155,6 +162,33 @@ def test_a_speedup_that_bulk_denies_twice_fails():
         "1.1765 ms, the baseline's 2.0000 and 2.0000 ms)",
     )
     assert [each.scenario.name for each in device.examined[1].plan.scenarios] == [name]
+
+
+@pytest.mark.parametrize("side", ["candidate_single_ms", "baseline_single_ms"])
+def test_a_scenario_that_either_side_does_within_a_twentieth_of_a_millisecond_is_no_evidence(side):
+    """There it is launching that takes the time."""
+    name = SUITE.scenarios[1].name
+
+    class Short(Device):
+        def examine(self, job):
+            found = super().examine(job)
+            bulk = (replace(each, **{side: 0.05}) if each.scenario == name else each for each in found.bulk)
+            return replace(found, bulk=tuple(bulk))
+
+    found = audited(Short(bulk=[{name: 0.5}, {name: 0.5}]))["bulk against single calls"]
+    assert (found.finding, found.detail) == (
+        Finding.PASSED,
+        "the speedups of 1 scenarios agree within 5%; the others take less than 0.05 ms, or move more than 4 GiB",
+    )
+
+
+def test_where_every_scenario_is_too_short_bulk_says_nothing():
+    class Short(Device):
+        def examine(self, job):
+            found = super().examine(job)
+            return replace(found, bulk=tuple(replace(each, candidate_single_ms=0.01) for each in found.bulk))
+
+    assert audited(Short())["bulk against single calls"].finding is Finding.SKIPPED
 
 
 def test_one_bad_bulk_is_an_accident():

@@ -145,7 +145,12 @@ def test_a_kernel_that_breaks_without_the_tool_too_fails():
 
 
 @pytest.mark.parametrize(
-    "plain", [ToolRun(exit_code=1, output="no GPU"), ToolRun(exit_code=-9, output=STEPS[:20], timed_out=True)]
+    "plain",
+    [
+        ToolRun(exit_code=1, output="no GPU"),
+        ToolRun(exit_code=-9, output=STEPS[:20], timed_out=True),
+        ToolRun(exit_code=0, output=""),
+    ],
 )
 def test_where_the_calls_cannot_be_made_without_the_tool_the_kernel_is_not_blamed(plain):
     found = said(BROKEN, exit_code=1, plain=plain)
