@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from evo.audits import AUDIT_EVENT, CHAMPION_EVENT, recorded_audit, verdict
+from evo.audits import AUDIT_EVENT, CHAMPION_EVENT, recorded_audit, told
 from evo.history import History
 from fitness.audit_record import Audit, AuditCheck, after_audit
 from fitness.evaluation import Evaluation
@@ -91,8 +91,7 @@ class Auditing:
             return None
         audit = Audit(why=tuple(why), checks=checks)
         self.archive.record_event(EventRecord(kind=kind, key=individual.id, record=strict_json(audit.to_json())))
-        reason = f": {audit.reason}" if audit.failed else ""
-        self.note(f"the audit of {individual.id}: {verdict(audit)}{reason}")
+        self.note(f"the audit of {individual.id}: {told(audit)}")
         return audit
 
     def _best(self) -> Individual | None:

@@ -10,13 +10,12 @@ from evo.history import History
 from evo.judging import EvaluatesAll
 from evo.suites import load_suite_config, to_suite
 from evo.workbench import judge_settings
-from fitness.audit import Auditor, AuditWorker, FullSuite
+from fitness.audit import Auditor, AuditWorker, FullSuite, SanitizesKernels
 from fitness.audit_record import AuditCheck
 from fitness.evaluation import Evaluation
 from fitness.evaluator import Evaluator, Measurer
 from fitness.pool import PooledEvaluator
-from fitness.sanitizer import Sanitizer, find_sanitizer
-from fitness.worker import Worker
+from fitness.sanitizer import find_sanitizer
 from population.archive import Archive
 
 FULL_SUITE = "full182"  # what a run's best is held to besides
@@ -79,7 +78,7 @@ def _auditor(config: Config, settled: Settled, evaluator: Evaluator) -> Audits |
         evaluator,
         worker,
         on_gpu=on_gpu,
-        sanitizer=find_sanitizer() if isinstance(worker, Worker) else Sanitizer(None, {}),  # it runs on this machine
+        sanitizer=worker if isinstance(worker, SanitizesKernels) else find_sanitizer(),  # where the worker's GPU is
         device_index=worker.device_index,
         full=_full_suite(config, settled) if on_gpu else None,
     )

@@ -59,7 +59,18 @@ def _judged(recorded: str, audit: Audit | None) -> Evaluation:
 
 
 def verdict(audit: Audit | None) -> str:
-    """An audit in a word or two: passed, failed, or not run (for want of anything that could be checked here)."""
-    if audit is None:
-        return "not run"
-    return "failed" if audit.failed else "passed" if audit.passed else "not run"
+    """An audit in a word or three: passed, passed in part, failed, or not run."""
+    return "not run" if audit is None else audit.verdict
+
+
+def told(audit: Audit) -> str:
+    """The verdict with what failed, or with all that was not checked and why."""
+    return f"failed: {audit.reason}" if audit.failed else audit.verdict + left_out_words(audit.left_out)
+
+
+def left_out_words(left_out: Mapping[str, str]) -> str:
+    """The checks that were not made, those for the same reason together, to stand behind a verdict; "" for none."""
+    by_reason: dict[str, list[str]] = {}
+    for name, why in left_out.items():
+        by_reason.setdefault(why, []).append(name)
+    return "".join(f"; {', '.join(names)} {why}" for why, names in by_reason.items())

@@ -90,11 +90,13 @@ def _seed(best: tuple[str, Score] | None) -> dict[str, Any] | None:
 def _best(name: str, evaluation: Evaluation | None, audits: Mapping[str, Audit]) -> dict[str, Any] | None:
     if evaluation is None or evaluation.worst is None:
         return None
+    audit = audits.get(name)
     return {
         "id": name,
         "geomean": evaluation.geomean,
         "worst_scenario": evaluation.worst.scenario,
         "worst_speedup": evaluation.worst.speedup,
         "speedups": evaluation.speedups,
-        "audit": verdict(audits.get(name)),
+        "audit": verdict(audit),
+        "audit_left_out": audit.left_out if audit else {},
     }

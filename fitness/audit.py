@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 from fitness.audit_record import AuditCheck, Finding
+from fitness.clock_check import CLOCKS, ClockCheck
 from fitness.correctness import SEED_BITS
 from fitness.evaluation import Evaluation, Status
 from fitness.evaluator import Compiled, Evaluator
@@ -16,7 +17,7 @@ from fitness.judge_settings import JudgeSettings
 from fitness.plan import Build, ScenarioPlan, SuitePlan
 from fitness.roof import SLACK
 from fitness.sanitized import Sanitized
-from fitness.sanitizer import TOOLS, Sanitizer
+from fitness.sanitizer import TOOLS
 from fitness.scenario import Scenario, Suite
 from fitness.suspicion import LEAST_MS
 from fitness.worker import BaselineFacts
@@ -28,13 +29,10 @@ SCALED_SCENARIOS = 3  # those with the greatest speedups
 MAX_SCALED_BYTES = 8 << 30
 _TWIN_BYTES = MAX_SCALED_BYTES // 2  # of a scenario that is timed in bulk: there are two copies of it then
 SMALL_FLOPS = 10**9  # a sanitizer's tools make a kernel up to a hundred times slower
-_BULK, _SCALING, _CYCLES = "bulk against single calls", "time against work", "cycles inside against time outside"
+_BULK, _SCALING = "bulk against single calls", "time against work"
 _SHRINKS = 0.9  # a call with more work may take this share of the time of one with less: below is no noise
 _TOO_LARGE = f"at {SCALES[-1]} times its batch every scenario moves more than {MAX_SCALED_BYTES >> 30} GiB"
 _NO_GPU = "it needs a GPU"
-_NO_CYCLES = (
-    "reading the clock inside a kernel takes instrumenting its source, and the audited kernel would be another one"
-)
 
 
 @runtime_checkable
@@ -52,6 +50,14 @@ class AuditWorker(Protocol):
         """Bulk and scaled timings. Raises EnvironmentFault for a fault that is not the candidate's."""
 
 
+@runtime_checkable
+class SanitizesKernels(Protocol):
+    """What runs compute-sanitizer beside the worker's GPU: a `Sanitizer`, or a worker on another machine."""
+
+    def check(self, tool: str, job: Sanitized) -> AuditCheck:
+        """What a tool says of the job's kernels. Raises EnvironmentFault where that machine is lost."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class FullSuite:
     """What a champion is held to besides."""
@@ -67,8 +73,8 @@ class Auditor:
     """
 
     def __init__(
-        self, evaluator: Evaluator, worker: AuditWorker, *, on_gpu: bool, sanitizer: Sanitizer, device_index: int = 0,
-        full: FullSuite | None = None, rng: random.Random | None = None,
+        self, evaluator: Evaluator, worker: AuditWorker, *, on_gpu: bool, sanitizer: SanitizesKernels,
+        device_index: int = 0, full: FullSuite | None = None, rng: random.Random | None = None,
     ) -> None:  # fmt: skip
         self._evaluator = evaluator
         self._worker = worker
@@ -89,8 +95,8 @@ class Auditor:
     def _checks(self, source: str, evaluation: Evaluation) -> Iterator[AuditCheck]:
         yield self._new_inputs(source, evaluation)
         if not self._on_gpu:
-            for name in (_BULK, _SCALING, _CYCLES, *TOOLS):
-                yield AuditCheck(name=name, finding=Finding.SKIPPED, detail=_NO_GPU)
+            for name in (_BULK, _SCALING, CLOCKS, *TOOLS):
+                yield AuditCheck(name=name, finding=Finding.NOT_DUE, detail=_NO_GPU)
             return
         compiled = self._evaluator.compile(source)
         if not isinstance(compiled, Compiled):
@@ -98,7 +104,8 @@ class Auditor:
             return
         yield self._bulk(compiled)
         yield self._scaling(source, evaluation)
-        yield AuditCheck(name=_CYCLES, finding=Finding.SKIPPED, detail=_NO_CYCLES)
+        clocks = ClockCheck(compiled, self._evaluator, self._worker, self._rng.getrandbits(SEED_BITS))
+        yield clocks.check(evaluation)
         job = self._sanitized(source, compiled)
         for tool in TOOLS:
             yield self._sanitizer.check(tool, job)
@@ -151,7 +158,8 @@ class Auditor:
         suite = Suite(name="scaled", scenarios=shapes)
         compiled = self._evaluator.on(suite, self._evaluator.settings).compile(source)
         if not isinstance(compiled, Compiled):
-            return AuditCheck(name=name, finding=Finding.SKIPPED, detail=f"{compiled.status}: {compiled.reason}")
+            finding = Finding.NOT_DUE if compiled.status is Status.UNSUPPORTED else Finding.SKIPPED
+            return AuditCheck(name=name, finding=finding, detail=f"{compiled.status}: {compiled.reason}")
         examined = self._examine(compiled, SuitePlan(scenarios=(), edges=compiled.plan.scenarios))
         trouble = examined.fault or self._odd_growth(families, examined)
         if trouble:
@@ -183,7 +191,7 @@ class Auditor:
             detail = f"right on {len(full.suite.scenarios)} scenarios{geomean}"
             return AuditCheck(name=full.suite.name, finding=Finding.PASSED, detail=detail)
         outside = found.status in (Status.UNSUPPORTED, Status.INVALID, Status.COMPILE_ERROR)  # it does not claim these
-        finding = Finding.SKIPPED if outside else Finding.FAILED
+        finding = Finding.NOT_DUE if outside else Finding.FAILED
         return AuditCheck(name=full.suite.name, finding=finding, detail=f"{found.status}: {found.reason}")
 
     def _examine(self, compiled: Compiled, plan: SuitePlan) -> Examined:

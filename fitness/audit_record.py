@@ -13,7 +13,8 @@ class Finding(StrEnum):
 
     PASSED = "passed"
     FAILED = "failed"
-    SKIPPED = "skipped"  # it cannot be made here; the detail says why
+    SKIPPED = "skipped"  # it should have been made, and could not; the detail says why
+    NOT_DUE = "not due"  # it is not to be made: the kernel does not claim that, or the machine has no GPU
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,9 +39,24 @@ class Audit:
 
     @property
     def passed(self) -> bool:
-        """Whether something was checked, and nothing failed."""
+        """Whether all that is due was checked, and nothing failed."""
+        return self.verdict == "passed"
+
+    @property
+    def verdict(self) -> str:
+        """`failed`, `passed`, `passed in part` where a check that is due was skipped, `not run` where none was made."""
         findings = {check.finding for check in self.checks}
-        return Finding.PASSED in findings and Finding.FAILED not in findings
+        if Finding.FAILED in findings:
+            return "failed"
+        if Finding.PASSED not in findings:
+            return "not run"
+        return "passed in part" if Finding.SKIPPED in findings else "passed"
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """Why each check was not made that was not."""
+        unmade = (Finding.SKIPPED, Finding.NOT_DUE)
+        return {each.name: f"{each.finding}: {each.detail}" for each in self.checks if each.finding in unmade}
 
     @property
     def failed(self) -> bool:
@@ -54,7 +70,7 @@ class Audit:
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON types with the verdict written out; `from_json` takes them back."""
-        return {**asdict(self), "passed": self.passed, "reason": self.reason}
+        return {**asdict(self), "passed": self.passed, "verdict": self.verdict, "reason": self.reason}
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Audit":

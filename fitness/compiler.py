@@ -108,6 +108,12 @@ class NvrtcCompiler:
             for build, name, (binary, report) in results
         )
 
+    def ptx(self, source: str, build: Build) -> str:
+        """What NVRTC makes of a build on the way to its binary. Raises CandidateFault or EnvironmentFault."""
+        product = self._run(nvrtc.Job(source=source, defines=build.flags, timeout_s=self._timeout_s))
+        _judge(product, build)
+        return product.ptx
+
     def close(self) -> None:
         """End the compiler's processes."""
         for process in self._processes:

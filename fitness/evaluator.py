@@ -117,6 +117,11 @@ class Evaluator:
         return self._target
 
     @property
+    def compiler(self) -> Compiler:
+        """What compiles them."""
+        return self._compiler
+
+    @property
     def worker(self) -> Measurer:
         """What runs them."""
         return self._worker

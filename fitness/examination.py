@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fitness.backends.backend import Backend, Replay
 from fitness.baselines.fastest import FastestSetting
+from fitness.clocked import ClockedScenario
 from fitness.correctness import SEED_BITS, bind_watched, judge_output
 from fitness.evaluation import Status
 from fitness.faults import CandidateFault
@@ -34,6 +35,7 @@ class Examination:
     settings: JudgeSettings
     rng_seed: int
     stack_bytes: int = 0  # of a thread, of the kernel with most
+    stamped: bool = False  # the binaries are stamped PTX, and `scenarios` are timed by the clocks inside as well
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,7 @@ class Examined:
 
     bulk: tuple[BulkTiming, ...] = ()
     scaled_ms: Mapping[str, float]  # scenario name to the median of single calls from a cold cache
+    clocked: tuple[ClockedScenario, ...] = ()
     fault: str = ""
 
 

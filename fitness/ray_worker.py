@@ -15,12 +15,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fitness.audit_record import AuditCheck
 from fitness.examination import Examination, Examined
 from fitness.faults import DoubtfulFault, EnvironmentFault
 from fitness.fork_server import start_fork_server
 from fitness.measure import Job, Measured
 from fitness.plan import Build
 from fitness.probe import Gpu, probe_machine
+from fitness.sanitized import Sanitized
+from fitness.sanitizer import find_sanitizer
 from fitness.scenario import Suite
 from fitness.worker import PRELOAD, BackendKind, BaselineFacts, WorkerSettings, open_worker
 
@@ -54,6 +57,25 @@ class Shipped:
         """The request with its binaries in the folder."""
         binaries = {build: _written(folder, suffix, content) for build, (suffix, content) in self.contents.items()}
         return replace(self.request, binaries=binaries)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShippedCalls:
+    """A sanitizer's job with the contents of its binaries, in the order of its plans."""
+
+    job: Sanitized
+    contents: tuple[tuple[str, bytes], ...] = field(repr=False)
+
+    @classmethod
+    def of(cls, job: Sanitized) -> "ShippedCalls":
+        """The job with what its binaries hold here."""
+        return cls(job=job, contents=tuple((path.suffix, path.read_bytes()) for _, path in job.plans))
+
+    def unpacked(self, folder: Path) -> Sanitized:
+        """The job with its binaries in the folder."""
+        plans = zip(self.job.plans, self.contents, strict=True)
+        written = tuple((plan, _written(folder, suffix, content)) for (plan, _), (suffix, content) in plans)
+        return replace(self.job, plans=written)
 
 
 class RayWorker:
@@ -97,6 +119,13 @@ class RayWorker:
         if not isinstance(examined, Examined):
             raise TypeError(f"a Ray worker answered {examined!r} when asked to examine")
         return examined
+
+    def check(self, tool: str, job: Sanitized) -> AuditCheck:
+        """See Sanitizer: that of the node on which the worker's GPU is."""
+        check = self._ask("check", tool, ShippedCalls.of(job))
+        if not isinstance(check, AuditCheck):
+            raise TypeError(f"a Ray worker answered {check!r} when asked to run {tool}")
+        return check
 
     def abort(self) -> None:
         """From another thread: end the actor, so that the request under way fails."""
@@ -178,6 +207,10 @@ class _Measuring:
         if not isinstance(job, Examination):
             raise TypeError(f"{type(job).__name__} came; expected an Examination")
         return _or_fault(lambda: self._worker.examine(job))
+
+    def check(self, tool: str, shipped: ShippedCalls) -> AuditCheck:
+        """See Sanitizer."""
+        return find_sanitizer().check(tool, shipped.unpacked(Path(self._folder.name)))
 
     def _look(self) -> Place:
         machine = probe_machine()

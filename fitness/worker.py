@@ -17,6 +17,7 @@ from fitness.backends.backend import Backend
 from fitness.backends.host import HostBackend
 from fitness.baselines.fastest import FastestSetting
 from fitness.baselines.selection import build_baseline, check_baseline
+from fitness.clocking import clock
 from fitness.device_errors import environments_error
 from fitness.evaluation import ScenarioCheck, Status
 from fitness.examination import Examination, Examined, examine
@@ -286,6 +287,8 @@ def _answer(request: Job | Examination | Suite | Opening, side: DeviceSide, conn
         roof = measure_roof(side.backend.device)
         return BaselineFacts(name=baseline.name, version=baseline.version, roof=roof)
     watch = Watch(lambda step, deadline_s: connection.send(Progress(step, deadline_s)), request.settings)
+    if isinstance(request, Examination) and request.stamped:
+        return clock(request, side.backend, watch)
     if isinstance(request, Examination):
         return examine(request, side.backend, side.baseline, watch)
     return measure(request, side.backend, side.baseline, watch)

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from evo.auditing import Audits
 from evo.auditors import build_auditor
-from evo.audits import verdict
+from evo.audits import told
 from evo.choices import settle
 from evo.console import evaluation_table, head_grid, open_console
 from evo.data import kernel_path, shipped_names
@@ -125,7 +125,7 @@ def _show_audit(audit: Audit | None, console: Console) -> None:
     for check in audit.checks:
         table.add_row(Text(check.name), str(check.finding), Text(check.detail))
     console.print(table)
-    console.print(Text(f"audit {verdict(audit)}{': ' if audit.reason else ''}{audit.reason}"), soft_wrap=True)
+    console.print(Text(f"audit {told(audit)}"), soft_wrap=True)
 
 
 def _check_table(checks: Sequence[ScenarioCheck]) -> Table:

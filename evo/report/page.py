@@ -112,8 +112,9 @@ def _of_run(account: Account) -> dict[str, Any]:
 
 
 def _checks(audit: Audit) -> str:
-    """What each check of an audit found, a failed one first: what follows may be cut."""
-    ordered = sorted(audit.checks, key=lambda check: check.finding is not Finding.FAILED)
+    """What each check of an audit found, failed ones first, then those that were skipped: what follows may be cut."""
+    first = (Finding.FAILED, Finding.SKIPPED)
+    ordered = sorted(audit.checks, key=lambda check: first.index(check.finding) if check.finding in first else 2)
     return "; ".join(f"{check.name} {check.finding}: {check.detail}" for check in ordered)
 
 

@@ -16,6 +16,7 @@ from fitness.backends.cuda_graphs import GraphMaker
 from fitness.backends.cuda_guards import GuardZones, ZoneRenewer
 from fitness.backends.cuda_memory import GuardedBuffer
 from fitness.backends.cuda_scrubber import Scrubber, release_kept_lines
+from fitness.backends.cuda_stamps import CudaStamps
 from fitness.backends.leftovers import Leftovers
 from fitness.backends.nan_words import nan_generator
 from fitness.backends.tensor_maps import encode_tensor_map
@@ -103,6 +104,7 @@ class CudaBound:
         renewer: ZoneRenewer, nans: torch.Generator,
     ) -> None:  # fmt: skip
         self._scrubber, self._nans, self._leftovers = scrubber, nans, Leftovers(nans)
+        self._module, self._device = module, device
         self._buffers, self._tensors = _lay_out(plan, device)
         with _candidates_fault("allocating its workspaces"):
             self._workspaces = [None if each is None else GuardedBuffer(each.size, device) for each in plan.workspaces]
@@ -147,6 +149,11 @@ class CudaBound:
             buffer.bytes for buffer in filter(None, self._workspaces) if buffer not in self._zeroed
         )
         self._scrubber.scrub()  # last: kernels that fill or compare may use shared memory themselves
+
+    def stamps(self) -> CudaStamps:
+        """Those that it leaves, where its PTX was stamped. Raises CandidateFault where it was not."""
+        with _candidates_fault("finding its stamps"):
+            return CudaStamps(self._module, self._device)
 
     def violations(self) -> str:
         """The tensors beside which something was written, in words; "" where nothing was."""
@@ -225,6 +232,15 @@ class _Launch:
         stream = cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream)
         with stream:
             self._kernel(self._plan.grid, self._plan.block, self._arguments, shared_mem=self._plan.shared_bytes)
+
+
+def context_is_lost() -> bool:
+    """Whether a kernel broke while it ran: then every later call fails too."""
+    try:
+        torch.cuda.synchronize()
+    except torch.AcceleratorError:
+        return True
+    return False
 
 
 def _candidates_fault(activity: str) -> contextlib.AbstractContextManager[None]:

@@ -20,13 +20,14 @@ from small_search import (
 
 from evo.auditing import Auditing
 from evo.auditors import build_auditing
-from evo.audits import AUDIT_EVENT, CHAMPION_EVENT, recorded_audits
+from evo.audits import AUDIT_EVENT, CHAMPION_EVENT, recorded_audits, told
 from evo.choices import settle
 from evo.config import Config
 from evo.history import History
 from evo.moments import lineage_history
-from fitness.audit_record import Audit, AuditCheck
+from fitness.audit_record import Audit, AuditCheck, Finding
 from fitness.evaluation import Evaluation, Status
+from fitness.sanitizer import TOOLS
 from population.archive import Archive, create_archive, open_archive
 from population.archive_reader import read_archive
 from population.individual import Individual
@@ -232,6 +233,24 @@ def test_the_result_says_what_the_audit_of_the_best_came_to(folder: RunFolder) -
     seen = snapshot(folder)
     assert (seen["result"]["best"]["id"], seen["result"]["best"]["audit"]) == (best, "passed")
     assert len(judge.crowned) == 1
+
+
+def test_a_best_of_which_a_check_was_skipped_passed_in_part(folder: RunFolder) -> None:
+    class WithoutTools(AuditedJudge):
+        def audit_champion(self, source: str) -> tuple[AuditCheck, ...]:
+            skipped = (AuditCheck(name=tool, finding=Finding.SKIPPED, detail="not here") for tool in TOOLS[:2])
+            return (*super().audit_champion(source), *skipped)
+
+    best = crowned(small_config(generations=2), folder, WithoutTools(lambda _: False))
+    found = snapshot(folder)["result"]["best"]
+    assert (found["id"], found["audit"]) == (best, "passed in part")
+    assert found["audit_left_out"] == {"memcheck": "skipped: not here", "racecheck": "skipped: not here"}
+    assert told(champions(folder)[found["id"]]) == "passed in part; memcheck, racecheck skipped: not here"
+
+
+def test_a_failed_audit_is_told_by_what_failed() -> None:
+    audit = Audit(why=("x",), checks=(passed_check(), failed_check("racecheck")))
+    assert told(audit) == "failed: racecheck: wrong on other inputs"
 
 
 def crowned(config: Config, folder: RunFolder, judge: AuditedJudge) -> str | None:

@@ -12,12 +12,16 @@ from evo.data import seed_folder
 from evo.pools import open_workers
 from evo.settings import compose_config
 from evo.workbench import open_evaluator
+from fitness.audit_record import Finding
 from fitness.evaluation import Status
 from fitness.faults import EnvironmentFault
 from fitness.fork_server import start_fork_server
 from fitness.pool import PooledEvaluator
 from fitness.probe import Machine, probe_machine
+from fitness.ray_worker import RayWorker
+from fitness.sanitized import Sanitized
 from fitness.worker import PRELOAD
+from tests.fitness.fake_device import plan, scenario
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'question-evo[ray]'")
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
@@ -52,6 +56,17 @@ def configured(cluster: Any, tmp_path: Path, *words: str) -> Config:
         ["backend=host", f"backend.cache={tmp_path}", "backend.run_model_code=true", "suite.name=one",
          f"suite.scenarios=[{SHAPE}]", "suite.edges=false", "pool=ray", f"pool.address='{cluster.address}'", *words]
     )  # fmt: skip
+
+
+def test_the_sanitizer_is_the_nodes_own(cluster: Any, tmp_path: Path, machine: Machine) -> None:
+    """The file is no binary, so that none of its tools can say anything, where the node has them at all."""
+    config = configured(cluster, tmp_path, "pool.workers=1", "pool.start_s=40")
+    (tmp_path / "kernel.cubin").write_bytes(b"none")
+    job = Sanitized(plans=((plan(scenario()), tmp_path / "kernel.cubin"),), device_index=0, rng_seed=1)
+    with open_workers(config, settle(config, machine), machine) as [worker]:
+        assert isinstance(worker, RayWorker)
+        check = worker.check("memcheck", job)
+    assert (check.name, check.finding) == ("memcheck", Finding.SKIPPED)
 
 
 def test_candidates_are_measured_on_two_nodes_and_those_of_a_lost_one_again(

@@ -98,7 +98,7 @@ def test_on_a_processor_new_inputs_are_all_and_the_rest_is_skipped():
     first, *rest = audited(device, on_gpu=False).values()
     assert (first.name, first.finding) == ("new inputs", Finding.PASSED)
     assert [check.name for check in rest] == list(audited(Device()))[1:]
-    assert {(check.finding, check.detail) for check in rest} == {(Finding.SKIPPED, "it needs a GPU")}
+    assert {(check.finding, check.detail) for check in rest} == {(Finding.NOT_DUE, "it needs a GPU")}
     assert len({job.rng_seed for job in device.jobs}) == 2  # other inputs than those that it was measured on
     assert device.examined == []
 
@@ -155,6 +155,13 @@ def test_a_speed_that_is_off_twice_fails():
     assert remeasured(measured(1.8), measured(2.2)) == (Finding.FAILED, detail, 2)
 
 
+@pytest.mark.parametrize(
+    ("speedup", "finding"), [(1.91, Finding.PASSED), (1.89, Finding.FAILED), (2.11, Finding.FAILED)]
+)
+def test_a_speed_may_be_off_by_a_twentieth_and_no_more(speedup, finding):
+    assert remeasured(measured(speedup), measured(speedup))[0] is finding
+
+
 def test_a_second_measurement_that_is_wrong_fails():
     wrong = Measured(status=Status.INCORRECT, reason="wrong output")
     assert remeasured(measured(1.8), wrong) == (Finding.FAILED, "INCORRECT: wrong output", 2)
@@ -170,6 +177,33 @@ def test_a_speedup_that_bulk_denies_twice_fails():
         "1.1765 ms, the baseline's 2.0000 and 2.0000 ms)",
     )
     assert [each.scenario.name for each in device.examined[1].plan.scenarios] == [name]
+
+
+@pytest.mark.parametrize("side", ["candidate_single_ms", "baseline_single_ms"])
+def test_a_scenario_that_either_side_does_within_a_twentieth_of_a_millisecond_is_no_evidence(side):
+    """There it is launching that takes the time."""
+    name = SUITE.scenarios[1].name
+
+    class Short(Device):
+        def examine(self, job):
+            found = super().examine(job)
+            bulk = (replace(each, **{side: 0.05}) if each.scenario == name else each for each in found.bulk)
+            return replace(found, bulk=tuple(bulk))
+
+    found = audited(Short(bulk=[{name: 0.5}, {name: 0.5}]))["bulk against single calls"]
+    assert (found.finding, found.detail) == (
+        Finding.PASSED,
+        "the speedups of 1 scenarios agree within 5%; the others take less than 0.05 ms, or move more than 4 GiB",
+    )
+
+
+def test_where_every_scenario_is_too_short_bulk_says_nothing():
+    class Short(Device):
+        def examine(self, job):
+            found = super().examine(job)
+            return replace(found, bulk=tuple(replace(each, candidate_single_ms=0.01) for each in found.bulk))
+
+    assert audited(Short())["bulk against single calls"].finding is Finding.SKIPPED
 
 
 def test_one_bad_bulk_is_an_accident():
@@ -195,7 +229,7 @@ def test_a_size_above_the_roof_fails():
     assert "times the roof of the device" in found.detail
 
 
-def test_sizes_that_the_candidate_does_not_support_are_skipped():
+def test_sizes_that_the_candidate_does_not_support_are_not_due():
     class Picky(FakeCompiler):
         def compile(self, text, builds):
             self.compiled.append(builds)
@@ -205,7 +239,7 @@ def test_sizes_that_the_candidate_does_not_support_are_skipped():
     device = Device()
     auditing, judge = auditor(device, compiler=Picky())
     checks = {check.name: check for check in auditing.audit(outside, judge.evaluate(outside))}
-    assert checks["time against work"].finding is Finding.SKIPPED
+    assert checks["time against work"].finding is Finding.NOT_DUE
     assert "UNSUPPORTED" in checks["time against work"].detail
 
 
@@ -248,7 +282,7 @@ def test_a_champion_is_held_to_the_full_suite():
 
 @pytest.mark.parametrize(
     ("status", "finding"),
-    [(Status.INCORRECT, Finding.FAILED), (Status.TIMEOUT, Finding.FAILED), (Status.UNSUPPORTED, Finding.SKIPPED)],
+    [(Status.INCORRECT, Finding.FAILED), (Status.TIMEOUT, Finding.FAILED), (Status.UNSUPPORTED, Finding.NOT_DUE)],
 )
 def test_what_the_full_suite_holds_against_a_champion(status, finding):
     device = Device(outcomes={"right": Measured(status=status, reason="so it is")})

@@ -58,6 +58,15 @@ def test_the_bar_is_the_last_that_would_survive():
     assert bar == Bar(geomean=2.0, ceilings={"a": pytest.approx(4.4), "b": pytest.approx(4.4)})
 
 
+def test_a_ceiling_leaves_room_for_the_slowest_call_of_the_baseline_in_any_evaluation():
+    """3 ms and the tenth that a roof may be off; the median is 1 ms, and another evaluation saw 2 ms at most."""
+    slow = replace(timed("a"), baseline_ms=(1.0, 3.0, 1.0), baseline_median_ms=1.0)
+    usual = replace(timed("a"), baseline_ms=(2.0, 2.0, 1.0), baseline_median_ms=2.0)
+    for order in ((slow, usual), (usual, slow)):
+        bar = raise_bar([passed(1.0, each) for each in order], 1)
+        assert bar.ceilings == {"a": pytest.approx(1.1 * 3.0 / 0.5)}
+
+
 def test_there_is_no_bar_before_enough_have_passed_or_without_a_roof():
     failed = replace(passed(1.0), status=Status.INCORRECT, reason="wrong", geomean=None, timings=())
     assert raise_bar([passed(1.0), failed], 2) is None
