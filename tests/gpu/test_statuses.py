@@ -14,11 +14,6 @@ ENDLESS = "while (clock64() != -1) {}"  # a loop on a volatile variable of its o
 NULL_PAGE = "*reinterpret_cast<volatile int*>(16) = 1;"
 FAR_AWAY = "params.o[int64_t(1) << 44] = to_element(1.0f);"
 HUGE_WORKSPACE = '[[workspace]]\nbytes = "1099511627776"\n\n[[launch]]'  # a TiB
-LARGE_WORKSPACE = HUGE_WORKSPACE.replace("1099511627776", "32212254720")  # 30 GiB, which a device has
-DEEP_STACK = """
-    volatile float deep[120000];
-    for (int i = 0; i < 120000; ++i) deep[(i * 7 + row) % 120000] = i;
-    if (deep[row] < 0.0f) return;"""  # 480 kB for each thread that the device can hold: 121 GiB
 NAN = "__int_as_float(0x7fc00000)"
 MEAN_OF_V = """
     for (int d = 0; d < HEAD_DIM; ++d) {
@@ -36,7 +31,6 @@ BROKEN = (
     (rows("at first", FAR_AWAY), Status.RUNTIME_ERROR, "illegal"),
     (replaced(rows(), 'block = ["64"]', 'block = ["1024"]'), Status.RUNTIME_ERROR, "launching it failed"),
     (replaced(rows(), "[[launch]]", HUGE_WORKSPACE), Status.RUNTIME_ERROR, "its workspaces of 1.02e+03 GiB"),
-    (replaced(rows("at first", DEEP_STACK), "[[launch]]", LARGE_WORKSPACE), Status.RUNTIME_ERROR, "bytes of stack for"),
 )
 
 
