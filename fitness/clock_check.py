@@ -58,7 +58,7 @@ class ClockCheck:
         plain = self._worker.examine(
             Examination(
                 plan=SuitePlan(scenarios=(), edges=plans), binaries=binaries, settings=self._evaluator.settings,
-                rng_seed=self._rng_seed,
+                rng_seed=self._rng_seed, stack_bytes=self._compiled.stack_bytes,
             )
         )  # fmt: skip
         if plain.fault:
@@ -85,6 +85,7 @@ class ClockCheck:
                 Examination(
                     plan=SuitePlan(scenarios=tuple(plans), edges=()), binaries=binaries,
                     settings=self._evaluator.settings, rng_seed=self._rng_seed, stamped=True,
+                    stack_bytes=self._compiled.stack_bytes,
                 )
             )  # fmt: skip
 

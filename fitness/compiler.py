@@ -23,9 +23,10 @@ from fitness.plan import Build, SuitePlan
 from fitness.process import KillableProcess, ProcessDied, ProcessTimeout
 from fitness.process_limits import ProcessLimits
 from fitness.ptx import addresses_constants, only_read
+from fitness.ptx_parameters import writable_parameters
 
 _START_S = 60.0
-_JUDGEMENT = "4"  # part of a build's key: change it with what a build is, or is refused for
+_JUDGEMENT = "5"  # part of a build's key: change it with what a build is, or is refused for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,6 +260,11 @@ def _judge(product: nvrtc.Product, build: Build) -> BuildReport:
         raise invalid(
             "the source takes the address of __constant__ memory, through which it could be written; "
             "read constants by their names"
+        )
+    if astray := writable_parameters(product.ptx):
+        raise invalid(
+            "the source takes the address of its parameters, through which they could be written; the address of a "
+            f"tensor map may go to the instructions that copy by it, in inlined functions, and nowhere else: {astray}"
         )
     resources = _resources(product.log, cubin.kernels)
     refuse_excess(cubin, resources)

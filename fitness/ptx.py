@@ -33,7 +33,7 @@ def only_read(ptx: str) -> frozenset[str]:
     declared: set[str] = set()
     exposed: set[str] = set()
     depth = 0
-    for statement in _statements(ptx):
+    for statement in statements(ptx):
         if declaration := _DECLARATION.search(statement):
             variable = _DECLARED.fullmatch(statement, declaration.end())
             if variable is None or depth + _opened(statement[: declaration.start()]) > 0:
@@ -50,7 +50,7 @@ def addresses_constants(ptx: str) -> bool:
     """Whether anything takes a generic address of `__constant__` memory, through which it could be written."""
     constants: set[str] = set()
     addressed: set[str] = set()
-    for statement in _statements(ptx):
+    for statement in statements(ptx):
         if _CONVERTED.search(statement):
             return True
         addressed.update(_GENERIC.findall(statement))
@@ -67,17 +67,22 @@ def _opened(text: str) -> int:
     return text.count("{") - text.count("}")
 
 
-def _statements(ptx: str) -> Iterator[str]:
+def statements(ptx: str) -> Iterator[str]:
+    """The statements of a PTX text, without comments and with strings left out; a label or brace may lead one."""
     text = _POINTER_PARAMETER.sub(".ptr", _COMMENTS_AND_STRINGS.sub(" ", ptx))
     return (statement[0] for statement in _STATEMENT.finditer(text))
 
 
 def _exposed(statement: str) -> list[str]:
     """The names that an instruction does more with than load from them."""
+    operation, operands = instruction(statement)
+    if not operation:
+        return _NAME.findall(statement)
+    return [] if operation.startswith("ld.") else _NAME.findall(operands)
+
+
+def instruction(statement: str) -> tuple[str, str]:
+    """An instruction's operation and operands; "" and "" for a directive, or a function's head before its first one."""
     start = _LEAD.match(statement)
     operation = _OPERATION.match(statement, start.end()) if start else None
-    if operation is None:  # a directive, or the head of a function with its first statement
-        return _NAME.findall(statement)
-    if operation[0].startswith("ld."):
-        return []
-    return _NAME.findall(statement, operation.end())
+    return (operation[0], statement[operation.end() :]) if operation else ("", "")

@@ -268,7 +268,8 @@ def test_a_signal_ends_a_sweep_with_the_job_that_it_strikes(tmp_path: Path, smal
     result = json.loads((tmp_path / "runs" / "sweep's" / "0" / "result.json").read_text())
     assert (result["stop_reason"], result["evaluations"]) == ("interrupted by SIGTERM", 1)
     with read_archive(RunFolder(tmp_path / "runs" / "sweep's" / "0")) as archive:
-        assert [reply.text for reply in archive.replies()] == ["I see."]
+        # Where the signal is slow to arrive, one more question is under way by then.
+        assert [reply.text for reply in archive.replies()] in (["I see."], ["I see."] * 2)
 
 
 def test_a_search_leaves_the_device_to_its_children(tmp_path: Path, small_run: list[str]) -> None:

@@ -1,6 +1,5 @@
-// expect: PASSED
-// A mark is left in the launch's own parameters, whose address may be taken.
-// Should the next call find it, its first row is left out: PASSED says that it never does.
+// expect: INVALID: takes the address of its parameters
+// A mark is left in the launch's own parameters by their address, and the next replay of the launch finds it.
 /*evo
 contract = 1
 name = "trace in parameters"
