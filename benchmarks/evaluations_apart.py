@@ -1,7 +1,7 @@
 """How far whole evaluations of one kernel lie apart: in one worker, one after the other, and from worker to worker.
 
-An evaluation's interval tells what its own timed calls say. Where tensors come to lie, and what else a process fixes
-for its lifetime, is the same in all of them: only another worker tells what that is worth.
+An evaluation's interval tells what its own timed calls say. What is the same in all of those shows in another one
+alone: in the same worker what each evaluation binds anew, in another what a process fixes for its lifetime.
 """
 
 import math

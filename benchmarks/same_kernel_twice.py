@@ -1,4 +1,7 @@
-"""How far two measurements of the same thing differ: a kernel measured again and again, and FA3 against itself."""
+"""How far timings of the same two sides differ, bound once: a kernel timed again and again, and FA3 against itself.
+
+How far whole evaluations do, evaluations_apart.py tells.
+"""
 
 import math
 import random
@@ -32,7 +35,7 @@ from fitness.score import score_suite
 from fitness.timing import Pair, make_pair, time_pair
 from fitness.watch import Watch
 
-CLOSE = 0.003  # of the median: what two measurements of the same thing may differ by
+CLOSE = 0.003  # of the median: what timings of two sides that were bound once may differ by
 
 
 @dataclass(frozen=True, kw_only=True)

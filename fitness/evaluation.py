@@ -74,7 +74,7 @@ class ScenarioTiming:
     candidate_median_ms: float
     baseline_median_ms: float
     speedup: float  # baseline_median_ms / candidate_median_ms
-    speedup_low: float  # 95 % bootstrap interval of that ratio
+    speedup_low: float  # 95 % bootstrap interval of that ratio, over the calls of this evaluation
     speedup_high: float
     tflops: float  # of the candidate
     baseline_difference_max: float  # |candidate − baseline| on the timed inputs, where both were kept
@@ -119,7 +119,7 @@ class Evaluation:
     checks: tuple[ScenarioCheck, ...] = ()
     timings: tuple[ScenarioTiming, ...] = ()
     geomean: float | None = None
-    geomean_low: float | None = None  # 95 % bootstrap interval of the geometric mean
+    geomean_low: float | None = None  # 95 % bootstrap interval of the geometric mean, likewise
     geomean_high: float | None = None
     compile_s: float = 0.0
     check_s: float = 0.0

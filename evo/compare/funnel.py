@@ -19,7 +19,7 @@ class Funnel:
     compiled: int = 0
     unwarned: int = 0  # of no build had the compiler an advisory; see foretells_collapse in fitness/compile_log.py
     right: int = 0  # every output of it
-    faster: int = 0  # than its best parent, by more than measuring the two could produce
+    faster: int = 0  # than its best parent, by beyond_noise in evo/noise.py
 
     def __add__(self, other: "Funnel") -> "Funnel":
         return Funnel(**{name: getattr(self, name) + getattr(other, name) for name in STEPS})

@@ -28,9 +28,9 @@ class StylePair:
     first: str
     second: str
     pairs: int
-    second_ahead: int  # beyond the noise of both; a reply without a right kernel is behind any with one
+    second_ahead: int  # beyond_noise in evo/noise.py; a reply without a right kernel is behind any with one
     second_behind: int
-    level: int  # within the noise of both, or both failed
+    level: int  # within that noise, or both failed
     both_failed: int
     sign_test: float | None  # over the pairs that are not level; None where all are
     sign_test_holm: float | None

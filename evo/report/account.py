@@ -55,7 +55,7 @@ class Detail:
 
     word: str  # the reply's own on its change; "" where it is not recorded yet
     changes: tuple[Change, ...]
-    noise: float  # half the 95 % interval of its geomean, as a share
+    noise: float  # half the 95 % interval that its own calls give its geomean, as a share
     diff: tuple[Piece, ...] | None  # against its first parent; None where it was left out
     diff_characters: int
 
