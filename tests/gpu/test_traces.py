@@ -1,7 +1,10 @@
 """What one call leaves in a device, and that the next one finds none of it."""
 
+import numpy as np
 import pytest
+import torch
 
+from fitness.backends.cuda_graphs import GraphMaker
 from fitness.inputs import Distribution, draw_inputs
 from tests.gpu.sources import HERE, replaced, rows, shape
 from tests.gpu.test_call import called
@@ -51,3 +54,36 @@ def test_the_kernel_that_looks_for_an_answer_finds_one_that_lies_beside_its_outp
             behind.copy_(answer)
         bound.replay.run()
         assert bool(tensors.o[0, -1, 0].any()) is not there
+
+
+COUNTS_IN_ITS_PARAMETERS = """
+struct Parameters { int count; int* found; };
+extern "C" __global__ void k(const __grid_constant__ Parameters params) {
+    Parameters* own = const_cast<Parameters*>(&params);
+    asm volatile("" : "+l"(own));
+    *params.found = *const_cast<volatile int*>(&own->count);
+    *const_cast<volatile int*>(&own->count) += 1;
+}"""
+
+
+def test_a_graphs_replay_finds_what_the_one_before_wrote_to_its_parameters(machine):
+    """Why such sources are refused. Should it ever find nothing, the rule would have lost its reason."""
+    import cupy
+
+    found = torch.zeros(1, dtype=torch.int32, device="cuda")
+    parameters = np.zeros(1, dtype=[("count", "i4"), ("padding", "i4"), ("found", "u8")])
+    parameters["found"] = found.data_ptr()
+    kernel = cupy.RawModule(code=COUNTS_IN_ITS_PARAMETERS).get_function("k")
+
+    def call():
+        with cupy.cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+            kernel((1,), (1,), (parameters[0],))
+
+    maker = GraphMaker(torch.device("cuda", 0))
+    maker.rehearse(call)
+    graph = maker.capture(call)
+    counts = []
+    for _ in range(3):
+        graph.replay()
+        counts.append(int(found))
+    assert counts == [0, 1, 2]
