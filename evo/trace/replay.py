@@ -40,6 +40,7 @@ from population.run_folder import RunFolder, create_run_folder
 TEMPLATE = "template.md"  # in the folder of the replay, where the run had one of its own
 _REMEDY = "replay it by the evo that made the run"
 _THE_END = "the trace ends here"
+_AUDIT = frozenset({"audit", "audit_left_out"})  # of the best in a result
 _SETTLED = ("backend", "device", "baseline", "suite", "suite.scenarios")  # of the settings: no options, but outcomes
 
 
@@ -241,8 +242,14 @@ def _compared(trace: Trace, folder: RunFolder, result: Mapping[str, Any]) -> Rep
 
 
 def _alike(name: str, ours: object, theirs: object) -> bool:
-    """Whether two fields are equal; sums of costs but for the order in which they were added up."""
-    if name != "spend" or not isinstance(ours, dict) or not isinstance(theirs, dict):
+    """Whether two fields are equal: sums of costs but for the order in which they were added up, the best but for what
+    is said of its audit, which is copied, and which each version puts into words of its own.
+    """
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
         return ours == theirs
+    if name == "best":
+        ours, theirs = ({key: best[key] for key in best.keys() - _AUDIT} for best in (ours, theirs))
+    if name != "spend":
+        return bool(ours == theirs)
     same_kinds = ours.keys() == theirs.keys()
     return same_kinds and all(math.isclose(ours[kind], theirs[kind], rel_tol=1e-9) for kind in ours)

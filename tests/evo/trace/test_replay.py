@@ -316,6 +316,17 @@ def test_what_does_not_come_out_as_in_the_trace_is_named(table: Path, tmp_path: 
     assert again.differing == ("evaluations",)
 
 
+def test_an_audit_that_another_version_put_into_other_words(table: Path, tmp_path: Path, folder: RunFolder) -> None:
+    run_search(recorded(table, generations=2), MACHINE, folder, quiet())
+    trace = read_trace(exported(folder, tmp_path / "trace.jsonl"))
+    assert trace.result is not None
+    best = {key: value for key, value in trace.result["best"].items() if key != "audit_left_out"}
+    trace.result = {**trace.result, "best": {**best, "audit": "passed"}}
+    again = replay(trace, tmp_path / "runs", "replay", RunConsole(console=quiet(), budget=None))
+    assert again.result["best"]["audit"] == "not run"
+    assert again.differing == ()
+
+
 @pytest.mark.parametrize(
     ("settings", "said"),
     [
