@@ -17,7 +17,7 @@ _ASKED = re.compile(r"(?<![\w.$%])isspacep\s*\.\s*param(?![\w$])")  # tells of a
 _TAKEN_PLAINLY = re.compile(r"cvta\.param(?:::entry)?\.u64")
 _REGISTER = re.compile(r"(?<![\w.$%])[A-Za-z_$%][\w$]*")
 _PASSED_ON = re.compile(r"(?:mov|selp)\.[bsu]64|add\.[su]64")  # no flag and no predicate comes of them
-_REGISTERS_DECLARED = re.compile(r"[\s{}]*\.reg\s+\.[\w.]+\s+[\w$%<>,\s]+")
+_REGISTERS_DECLARED = re.compile(r"[\s{}]*\.reg\s+\.[\w.]+\s++[\w$%<>,\s]+")  # blanks may come by the million
 _USED = re.compile(
     r"(?:cp\.async\.bulk\.tensor|cp\.async\.bulk\.prefetch\.tensor|cp\.reduce\.async\.bulk\.tensor|ld)\..*"
     r"|prefetch\.(?:param\.)?tensormap"

@@ -17,7 +17,9 @@ _UNREAD = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _ADDRESS_SIZE = re.compile(r"\.address_size\s+64\b")
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
 _DIRECTIVE = re.compile(r"\s*(?:\.(?:loc|file)\b[^\n]*|\.[^;{}]*;)")
-_END = re.compile(r"(?:@(?P<no>!?)\s*(?P<predicate>[\w$%]+)\s+)?\b(?P<how>ret|exit)(?:\.uni)?\s*;")
+_END = re.compile(  # behind a statement, a brace or a label: elsewhere it is another instruction's operand
+    r"(?:\A|(?<=[;{}:]))\s*+(?P<end>(?:@(?P<no>!?)\s*(?P<predicate>[\w$%]+)\s+)?\b(?P<how>ret|exit)(?:\.uni)?\s*;)"
+)
 _STAMP = """
 {{  // the lowest lane that is here speaks for its warp
     .reg .pred %evo_speaks;
@@ -107,17 +109,15 @@ def _ends(text: str, bodies: tuple[_Body, ...]) -> Iterator[tuple[int, int, str]
     One under a predicate is jumped over by the threads that do not end.
     """
     for number, found in enumerate(_END.finditer(text)):
-        behind = text[: found.start()].rstrip()[-1:]
-        if behind not in {"", ";", "{", "}", ":"}:
-            continue  # another instruction's operand
-        if found["how"] == "ret" and not any(body.start <= found.start() < body.end for body in bodies):
+        start, end = found.span("end")
+        if found["how"] == "ret" and not any(body.start <= start < body.end for body in bodies):
             continue
         if found["predicate"] is None:
-            yield found.start(), found.start(), _DONE
+            yield start, start, _DONE
         else:
             over = f"$evo_over_{number}"
             jump = f"@{'' if found['no'] else '!'}{found['predicate']} bra {over};"
-            yield found.start(), found.end(), f"{jump}{_DONE}{found['how']};\n{over}:\n"
+            yield start, end, f"{jump}{_DONE}{found['how']};\n{over}:\n"
 
 
 def _edited(text: str, edits: list[tuple[int, int, str]]) -> str:

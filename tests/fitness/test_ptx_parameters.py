@@ -39,6 +39,10 @@ def test_an_address_may_be_read_from_and_given_to_the_copy_engine(use):
     assert writable_parameters(function(TAKEN, use)) == ""
 
 
+def test_a_declaration_with_very_many_blanks_is_read_in_linear_time():
+    assert writable_parameters(function(TAKEN, f".reg .v2{' ' * 250_000}.b32 %v<2>;")) == ""
+
+
 @pytest.mark.parametrize(
     "use",
     [

@@ -62,6 +62,10 @@ def test_comments_texts_and_other_names_are_no_ends():
     assert stamps(entry(quiet + "mov.u32 %r1, %ret;\nbra ret_1;\nret_1:\nret;")).count("<max>") == 1
 
 
+def test_a_text_of_very_many_ends_is_read_in_linear_time():
+    assert len(DONE.findall(stamp(entry("@%p1 exit;\n" * 200_000 + "ret;")).text)) == 200_001
+
+
 def test_a_function_ends_no_thread_by_returning_but_by_exit():
     function = ".func helper()\n{\n@%p1 exit;\nret;\n}\n"
     text = stamps(entry("ret;").replace(".visible .entry", f"{function}.visible .entry"))
