@@ -141,7 +141,7 @@ class Evaluator:
 
     def evaluate(self, source: str) -> Evaluation:
         """The record of one candidate. Raises EnvironmentFault where something else than the candidate is at fault."""
-        return self.measure(self.compile(source))
+        return self._measure_patiently(self.compile(source))
 
     def evaluate_all(
         self, sources: Sequence[str], on_done: Callable[[int, Evaluation], None] | None = None

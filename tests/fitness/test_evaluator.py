@@ -255,6 +255,12 @@ def test_one_that_met_a_failing_worker_once_is_measured_by_the_next():
     assert len(worker.jobs) == 4
 
 
+def test_one_by_itself_is_measured_as_patiently():
+    worker = Failing(*(DoubtfulFault("the reference crashed") for _ in range(2)))
+    assert evaluator(worker).evaluate(source("deadly")).status is Status.RUNTIME_ERROR
+    assert worker.faults == []
+
+
 @pytest.mark.parametrize("before", [[], [DoubtfulFault("the driver gave up")]])
 def test_what_no_candidate_can_cause_is_raised_at_once(before):
     worker = Failing(*before, EnvironmentFault("no GPU here"))
