@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from fitness.cubin import Cubin
-from fitness.evaluation import KernelResources, Status
-from fitness.faults import CandidateFault
+from fitness.evaluation import KernelResources
+from fitness.faults import invalid
 
 MAX_KERNELS = 64
 MAX_NAME = 1000  # characters, of a kernel
@@ -31,4 +31,4 @@ def refuse_excess(cubin: Cubin, resources: Sequence[KernelResources]) -> None:
     )  # fmt: skip
     for came, most, words in found:
         if came > most:
-            raise CandidateFault(Status.INVALID, words.format(came, most))
+            raise invalid(words.format(came, most))

@@ -7,8 +7,7 @@ two readings differ (trigraphs, digraphs, raw strings, pasted tokens, odd line e
 import re
 from dataclasses import dataclass
 
-from fitness.evaluation import Status
-from fitness.faults import CandidateFault
+from fitness.faults import invalid
 from fitness.kernel_declarations import KernelDeclaration, kernel_declarations
 from fitness.lexer import Kind, check_size, pieces
 from fitness.manifest import Manifest
@@ -76,7 +75,7 @@ def check_rules(source: str, manifest: Manifest) -> None:
     _check_words(code.bare, portable=manifest.portable)
     _check_kernels(code.statements, manifest)
     if manifest.portable and manifest.tensor_maps:
-        raise _invalid("a portable kernel may not use [[tensor_map]]; remove it, or the target portable")
+        raise invalid("a portable kernel may not use [[tensor_map]]; remove it, or the target portable")
 
 
 def _read(source: str) -> _Code:
@@ -100,7 +99,7 @@ def _refuse(text: str, odd: tuple[tuple[re.Pattern[str], str], ...]) -> None:
     for pattern, meaning in odd:
         if match := pattern.search(text):
             line_start, end = text.rfind("\n", 0, match.start()) + 1, match.end()
-            raise _invalid(f"{text[max(line_start, end - 40) : end]!r} ends in {meaning}; that is not allowed")
+            raise invalid(f"{text[max(line_start, end - 40) : end]!r} ends in {meaning}; that is not allowed")
 
 
 def _is_directive(line: str) -> bool:
@@ -111,24 +110,24 @@ def _check_directive(line: str) -> None:
     match = _DIRECTIVE.fullmatch(line)
     name, rest = (match[1] or "", match[2].strip()) if match else ("", "")
     if name not in DIRECTIVES:
-        raise _invalid(f"the directive {_shown(line)} is not allowed; expected one of #{', #'.join(DIRECTIVES)}")
+        raise invalid(f"the directive {_shown(line)} is not allowed; expected one of #{', #'.join(DIRECTIVES)}")
     if name == "include":
         included = _INCLUDE.fullmatch(rest)
         if not included or (included[1] or included[2]) not in INCLUDES:
-            raise _invalid(f"{_shown(line)} is not allowed; a kernel may include {', '.join(INCLUDES)} only")
+            raise invalid(f"{_shown(line)} is not allowed; a kernel may include {', '.join(INCLUDES)} only")
     if name == "pragma" and _WORD.findall(rest)[:1] not in ([pragma] for pragma in PRAGMAS):
-        raise _invalid(f"{_shown(line)} is not allowed; expected one of #pragma {', '.join(PRAGMAS)}")
+        raise invalid(f"{_shown(line)} is not allowed; expected one of #pragma {', '.join(PRAGMAS)}")
 
 
 def _check_words(bare: str, *, portable: bool) -> None:
     words = set(_WORD.findall(bare))
     for forbidden, reason in _FORBIDDEN_WORDS.items():
         if found := words.intersection(forbidden.split()):
-            raise _invalid(f"{min(found)} is not allowed: {reason}")
+            raise invalid(f"{min(found)} is not allowed: {reason}")
     if portable and (assembly := next((word for word in sorted(words) if _ASSEMBLY.fullmatch(word)), "")):
-        raise _invalid(f"{assembly} is not allowed in a portable kernel; remove it, or the target portable")
+        raise invalid(f"{assembly} is not allowed in a portable kernel; remove it, or the target portable")
     if portable and (escape := next((word for word in sorted(words) if _HOST_ESCAPES.fullmatch(word)), "")):
-        raise _invalid(f"{escape} is not allowed in a portable kernel: it could keep state where nobody looks")
+        raise invalid(f"{escape} is not allowed in a portable kernel: it could keep state where nobody looks")
 
 
 def _check_kernels(statements: str, manifest: Manifest) -> None:
@@ -136,7 +135,7 @@ def _check_kernels(statements: str, manifest: Manifest) -> None:
     declared, launched = ({kernel.name for kernel in declarations}, {launch.kernel for launch in manifest.launches})
     if missing := launched - declared:
         others = _shown(", ".join(sorted(declared)) or "none")
-        raise _invalid(f'no kernel {min(missing)} is declared as extern "C" __global__; declared: {others}')
+        raise invalid(f'no kernel {min(missing)} is declared as extern "C" __global__; declared: {others}')
     expected = ("AttentionParams", *["TensorMap"] * len(manifest.tensor_maps))
     for kernel in declarations:
         if kernel.name in launched:
@@ -145,17 +144,13 @@ def _check_kernels(statements: str, manifest: Manifest) -> None:
 
 def _check_declaration(kernel: KernelDeclaration, expected: tuple[str, ...]) -> None:
     if not kernel.c_linkage or kernel.template:
-        raise _invalid(f'the kernel {kernel.name} must be declared extern "C", and be no template')
+        raise invalid(f'the kernel {kernel.name} must be declared extern "C", and be no template')
     if kernel.parameter_types != expected:
         wanted = ", ".join(f"const __grid_constant__ {name}" for name in expected)
         came = _shown(", ".join(kernel.parameter_types))
-        raise _invalid(f"the kernel {kernel.name} takes {came}; expected ({wanted}), a map for each [[tensor_map]]")
+        raise invalid(f"the kernel {kernel.name} takes {came}; expected ({wanted}), a map for each [[tensor_map]]")
 
 
 def _shown(text: str) -> str:
     text = " ".join(text.split())
     return repr(text if len(text) <= 80 else text[:80] + "…")
-
-
-def _invalid(reason: str) -> CandidateFault:
-    return CandidateFault(Status.INVALID, reason)

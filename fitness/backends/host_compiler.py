@@ -24,7 +24,7 @@ from fitness.build_cache import BuildCache
 from fitness.child_environment import listed_environment
 from fitness.compiler import CompiledBuild, build_names
 from fitness.evaluation import BuildReport, Status
-from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.faults import CandidateFault, EnvironmentFault, invalid
 from fitness.manifest import read_manifest
 from fitness.plan import Build
 
@@ -184,19 +184,13 @@ class HostCompiler:
             raise CandidateFault(Status.COMPILE_ERROR, host_errors(log))
         called = self._foreign_functions(binary)
         if called:
-            raise CandidateFault(
-                Status.INVALID,
-                f"the source calls {', '.join(called)}; a portable kernel may call CUDA's own functions only",
-            )
+            raise invalid(f"the source calls {', '.join(called)}; a portable kernel may call CUDA's own functions only")
         if own := self._own_library(binary):
-            raise CandidateFault(
-                Status.INVALID, f"the source defines {', '.join(own)}, a name of the C library; choose another"
-            )
+            raise invalid(f"the source defines {', '.join(own)}, a name of the C library; choose another")
         if kept := self._writable_data(binary):
-            raise CandidateFault(
-                Status.INVALID,
+            raise invalid(
                 f"the source keeps state in memory, or could: {', '.join(kept)}. Nothing may be kept from call to "
-                "call; use params.workspace for scratch space",
+                "call; use params.workspace for scratch space"
             )
 
     def _own_library(self, binary: Path) -> list[str]:
