@@ -4,7 +4,7 @@ import re
 
 _MOST = 8000
 # Control characters but line ends and tabs, Unicode's line ends and marks of writing direction, halves of a pair.
-_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_STEERING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def shown_text(text: str, most: int = _MOST) -> str:

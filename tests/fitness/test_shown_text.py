@@ -12,6 +12,7 @@ def test_lines_tabs_and_letters_of_any_language_stay():
 
 def test_what_steers_a_terminal_is_replaced():
     assert shown_text("\x1b[2Jx\x07\r\x9b1m\u202eend\u2028\ud800") == "?[2Jx??" + "?1m?end??"
+    assert shown_text("a\u200fb\u200ec\u061cd") == "a?b?c?d"
 
 
 def test_a_text_without_end_is_cut_and_says_so():
