@@ -1,7 +1,7 @@
 """The check of an audit that reads clocks inside: whether the events see all of the time that the kernels are at work.
 
 It stamps the PTX of the very same builds, so that the source stays as it is. Whatever goes wrong with that says nothing
-about the candidate, and the check is skipped.
+about the candidate, and the check is skipped; unless it goes wrong without stamps too, and is the machine's.
 """
 
 import tempfile
@@ -15,6 +15,7 @@ from fitness.evaluation import Evaluation
 from fitness.evaluator import Compiled, Evaluator
 from fitness.examination import Examination, Examined
 from fitness.faults import CandidateFault, EnvironmentFault
+from fitness.patient_examiner import Examiner
 from fitness.plan import Build, ScenarioPlan, SuitePlan
 from fitness.stamped_ptx import stamp
 from fitness.suspicion import LEAST_MS
@@ -32,13 +33,6 @@ class GivesPtx(Protocol):
         """The text. Raises CandidateFault or EnvironmentFault."""
 
 
-class Examiner(Protocol):
-    """A worker, as far as this check asks it."""
-
-    def examine(self, job: Examination) -> Examined:
-        """What came of the job. Raises EnvironmentFault."""
-
-
 class ClockCheck:
     """Made for one compiled candidate. `rng_seed` decides the inputs."""
 
@@ -54,18 +48,15 @@ class ClockCheck:
         if not plans:
             detail = f"every scenario takes less than {LEAST_MS:g} ms"
             return AuditCheck(name=CLOCKS, finding=Finding.SKIPPED, detail=detail)
-        binaries = {build.build: build.binary for build in self._compiled.builds}
-        plain = self._worker.examine(
-            Examination(
-                plan=SuitePlan(scenarios=(), edges=plans), binaries=binaries, settings=self._evaluator.settings,
-                rng_seed=self._rng_seed, stack_bytes=self._compiled.stack_bytes,
-            )
-        )  # fmt: skip
+        plain = self._plain_calls(plans)
         if plain.fault:
             return AuditCheck(name=CLOCKS, finding=Finding.FAILED, detail=plain.fault)
         try:
             examined = self._stamped_calls(plans)
-        except (CandidateFault, EnvironmentFault, ValueError) as fault:
+        except (CandidateFault, ValueError) as fault:
+            return _unclocked(str(fault))
+        except EnvironmentFault as fault:
+            self._plain_calls(plans)
             return _unclocked(str(fault))
         return _unclocked(examined.fault) if examined.fault else _told(judge_clocks(examined.clocked, plain.scaled_ms))
 
@@ -73,6 +64,15 @@ class ClockCheck:
         plans = {plan.scenario.name: plan for plan in self._compiled.plan.scenarios}
         long = [each for each in evaluation.timings if each.candidate_median_ms > LEAST_MS and each.scenario in plans]
         return tuple(plans[each.scenario] for each in sorted(long, key=lambda each: -each.speedup)[:SCENARIOS])
+
+    def _plain_calls(self, plans: Sequence[ScenarioPlan]) -> Examined:
+        binaries = {build.build: build.binary for build in self._compiled.builds}
+        return self._worker.examine(
+            Examination(
+                plan=SuitePlan(scenarios=(), edges=tuple(plans)), binaries=binaries,
+                settings=self._evaluator.settings, rng_seed=self._rng_seed, stack_bytes=self._compiled.stack_bytes,
+            )
+        )  # fmt: skip
 
     def _stamped_calls(self, plans: Sequence[ScenarioPlan]) -> Examined:
         with tempfile.TemporaryDirectory(prefix="evo-stamped-") as folder:

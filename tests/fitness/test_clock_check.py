@@ -43,8 +43,10 @@ class Clocks(FakeWorker):
     def examine(self, job):
         self.examined.append(job)
         if not job.stamped:
+            if isinstance(self.plain_fault, Exception) and len(self.examined) > 1:
+                raise self.plain_fault
             times = {each.scenario.name: self.plain_ms for each in job.plan.edges}
-            return Examined(scaled_ms=times, fault=self.plain_fault)
+            return Examined(scaled_ms=times, fault="" if isinstance(self.plain_fault, Exception) else self.plain_fault)
         self.texts += [path.read_text() for path in job.binaries.values()]
         if isinstance(self.fault, Exception):
             raise self.fault
@@ -120,6 +122,13 @@ def test_whatever_goes_wrong_with_stamps_is_skipped_with_the_reason(worker, comp
     assert detail.startswith("the kernel cannot be clocked from inside: ")
     assert words in detail
     assert "\n" not in detail
+
+
+def test_what_goes_wrong_without_stamps_too_is_the_machines_fault():
+    """A GPU that falls off in between must not make a check that is left out, for good."""
+    lost = EnvironmentFault("the device cannot be opened again")
+    with pytest.raises(EnvironmentFault, match="cannot be opened again"):
+        checked(Clocks(fault=lost, plain_fault=lost))
 
 
 def test_a_fault_of_the_kernel_as_it_is_fails():
