@@ -14,7 +14,6 @@ from fitness.evaluator import Compiled, Evaluator
 from fitness.examination import Examination, Examined
 from fitness.faults import BaselineUnavailableError
 from fitness.judge_settings import JudgeSettings
-from fitness.patient_examiner import PatientExaminer
 from fitness.plan import Build, ScenarioPlan, SuitePlan
 from fitness.roof import SLACK
 from fitness.sanitized import Sanitized
@@ -79,7 +78,6 @@ class Auditor:
     ) -> None:  # fmt: skip
         self._evaluator = evaluator
         self._worker = worker
-        self._examiner = PatientExaminer(worker)
         self._on_gpu = on_gpu
         self._sanitizer = sanitizer
         self._device_index = device_index
@@ -106,7 +104,7 @@ class Auditor:
             return
         yield self._bulk(compiled)
         yield self._scaling(source, evaluation)
-        clocks = ClockCheck(compiled, self._evaluator, self._examiner, self._rng.getrandbits(SEED_BITS))
+        clocks = ClockCheck(compiled, self._evaluator, self._worker, self._rng.getrandbits(SEED_BITS))
         yield clocks.check(evaluation)
         job = self._sanitized(source, compiled)
         for tool in TOOLS:
@@ -197,7 +195,7 @@ class Auditor:
         return AuditCheck(name=full.suite.name, finding=finding, detail=f"{found.status}: {found.reason}")
 
     def _examine(self, compiled: Compiled, plan: SuitePlan) -> Examined:
-        return self._examiner.examine(
+        return self._worker.examine(
             Examination(
                 plan=plan, binaries={build.build: build.binary for build in compiled.builds},
                 settings=self._evaluator.settings, rng_seed=self._rng.getrandbits(SEED_BITS),

@@ -15,7 +15,6 @@ from fitness.evaluation import Evaluation
 from fitness.evaluator import Compiled, Evaluator
 from fitness.examination import Examination, Examined
 from fitness.faults import CandidateFault, EnvironmentFault
-from fitness.patient_examiner import Examiner
 from fitness.plan import Build, ScenarioPlan, SuitePlan
 from fitness.stamped_ptx import stamp
 from fitness.suspicion import LEAST_MS
@@ -31,6 +30,13 @@ class GivesPtx(Protocol):
 
     def ptx(self, source: str, build: Build) -> str:
         """The text. Raises CandidateFault or EnvironmentFault."""
+
+
+class Examiner(Protocol):
+    """A worker, as far as this check asks it."""
+
+    def examine(self, job: Examination) -> Examined:
+        """What came of the job. Raises EnvironmentFault."""
 
 
 class ClockCheck:
