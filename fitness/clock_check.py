@@ -65,7 +65,7 @@ class ClockCheck:
             return AuditCheck(name=CLOCKS, finding=Finding.FAILED, detail=plain.fault)
         try:
             examined = self._stamped_calls(plans)
-        except (CandidateFault, EnvironmentFault, ValueError) as fault:
+        except (CandidateFault, EnvironmentFault, ValueError, OSError) as fault:
             return _unclocked(str(fault))
         return _unclocked(examined.fault) if examined.fault else _told(judge_clocks(examined.clocked, plain.scaled_ms))
 

@@ -30,12 +30,13 @@ def _astray(function: list[str]) -> str:
     if not reads:
         return ""
     declared: set[str] = set()
-    definitions: dict[str, list[str]] = {}
+    definitions: dict[str, list[re.Match[str] | None]] = {}
     for statement in function:
         if declaration := _REGISTERS_DECLARED.search(statement):
             declared.update(registers(statement[declaration.end() :]))
+        step = _step(statement)
         for name in results(instruction(statement)[1]):
-            definitions.setdefault(name, []).append(statement)
+            definitions.setdefault(name, []).append(step)
     for statement in reads:
         dense = _dense(statement)
         found = _PLACE.fullmatch(dense, max(read.end() for read in _READ.finditer(dense)))
@@ -44,7 +45,9 @@ def _astray(function: list[str]) -> str:
     return ""
 
 
-def _lies_within(found: re.Match[str], definitions: dict[str, list[str]], declared: set[str]) -> bool:
+def _lies_within(
+    found: re.Match[str], definitions: dict[str, list[re.Match[str] | None]], declared: set[str]
+) -> bool:
     """Whether a place is so many bytes into a parameter, from its name by registers that are written once."""
     offset = 0
     for _ in range(_MOST_STEPS):
@@ -52,11 +55,10 @@ def _lies_within(found: re.Match[str], definitions: dict[str, list[str]], declar
         (name,) = registers(found["base"])
         if not (name.startswith("%") or name in declared or name.rstrip("0123456789") in declared):
             return 0 <= offset < _MOST_BYTES
-        written = definitions.get(name, [])
-        step = _step(written[0]) if len(written) == 1 else None
-        if step is None:
+        steps = definitions.get(name, [])
+        if len(steps) != 1 or steps[0] is None:
             return False
-        found = step
+        found = steps[0]
     return False
 
 

@@ -15,12 +15,12 @@ _TAKEN = re.compile(r"cvta\s*\.\s*param(?![\w$])")
 _ASKED = re.compile(r"isspacep\s*\.\s*param(?![\w$])")  # tells of any address whether it is one
 _TAKEN_PLAINLY = re.compile(r"cvta\.param(?:::entry)?\.u64")
 _PASSED_ON = re.compile(r"(?:mov|selp)\.[bsu]64|add\.[su]64")  # no flag and no predicate comes of them
-_REGISTERS_DECLARED = re.compile(r"[\s{}]*\.reg\s+\.[\w.]+\s+[\w$%<>,\s]+")
+_REGISTERS_DECLARED = re.compile(r"[\s{}]*+\.reg\s++\.[\w.]++\s++[\w$%<>,\s]++")  # of spaces there may be a million
 _USED = re.compile(
     r"(?:cp\.async\.bulk\.tensor|cp\.async\.bulk\.prefetch\.tensor|cp\.reduce\.async\.bulk\.tensor)\..*"
     r"|prefetch\.(?:param\.)?tensormap"
 )
-_COMPARED_WITH_NULL = re.compile(r"[^@]*\bsetp\.(?:eq|ne)\.[bsu]64\s+[\w$%]+\s*,\s*[\w$%]+\s*,\s*0")
+_COMPARED = re.compile(r"setp\.(?:eq|ne)\.[bsu]64")
 
 
 def writable_parameters(ptx: str) -> str:
@@ -48,6 +48,10 @@ def _astray(function: list[str]) -> str:
             operation, operands = instruction(statement)
             if _PASSED_ON.fullmatch(operation):
                 addresses += results(operands)
-            elif not _USED.fullmatch(operation) and not _COMPARED_WITH_NULL.fullmatch(statement):
+            elif not _USED.fullmatch(operation) and not _compares_with_null(operation, operands):
                 return shown(statement)
     return ""
+
+
+def _compares_with_null(operation: str, operands: str) -> bool:
+    return _COMPARED.fullmatch(operation) is not None and operands.rpartition(",")[2].strip() == "0"
