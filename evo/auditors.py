@@ -14,8 +14,10 @@ from fitness.audit import Auditor, AuditWorker, FullSuite, SanitizesKernels
 from fitness.audit_record import AuditCheck
 from fitness.evaluation import Evaluation
 from fitness.evaluator import Evaluator, Measurer
+from fitness.patient_audit import PatientAuditor, failed_by_lost_workers
 from fitness.pool import PooledEvaluator
 from fitness.sanitizer import find_sanitizer
+from fitness.worker_pool import TwoWorkersLost
 from population.archive import Archive
 
 FULL_SUITE = "full182"  # what a run's best is held to besides
@@ -43,12 +45,16 @@ def build_auditor(config: Config, settled: Settled, evaluator: EvaluatesAll) -> 
     if isinstance(evaluator, PooledEvaluator):
         pooled = evaluator
         return PooledAuditor(pooled, lambda worker: _auditor(config, settled, pooled.evaluator.beside(worker)))
-    return _auditor(config, settled, evaluator) if isinstance(evaluator, Evaluator) else None
+    auditor = _auditor(config, settled, evaluator) if isinstance(evaluator, Evaluator) else None
+    return None if auditor is None else PatientAuditor(auditor)
 
 
 @dataclass(frozen=True)
 class PooledAuditor:
-    """Audits on whichever worker of a pool is free next: nothing else is measured on its device meanwhile."""
+    """Audits on whichever worker of a pool is free next: nothing else is measured on its device meanwhile.
+
+    A candidate that ends two workers in its audit fails it.
+    """
 
     pooled: PooledEvaluator
     auditor_on: Callable[[Measurer], Audits | None]
@@ -66,7 +72,10 @@ class PooledAuditor:
             auditor = self.auditor_on(worker)
             return () if auditor is None else audit(auditor)
 
-        return self.pooled.workers.submit(turn, first=True).result()
+        try:
+            return self.pooled.workers.submit(turn, first=True).result()
+        except TwoWorkersLost as lost:
+            return failed_by_lost_workers([lost])
 
 
 def _auditor(config: Config, settled: Settled, evaluator: Evaluator) -> Audits | None:

@@ -59,7 +59,7 @@ class ClockCheck:
             return AuditCheck(name=CLOCKS, finding=Finding.FAILED, detail=plain.fault)
         try:
             examined = self._stamped_calls(plans)
-        except (CandidateFault, ValueError) as fault:
+        except (CandidateFault, ValueError, OSError) as fault:
             return _unclocked(str(fault))
         except EnvironmentFault as fault:
             self._plain_calls(plans)

@@ -23,10 +23,11 @@ from fitness.plan import Build, SuitePlan
 from fitness.process import KillableProcess, ProcessDied, ProcessTimeout
 from fitness.process_limits import ProcessLimits
 from fitness.ptx import addresses_constants, only_read
+from fitness.ptx_parameter_reads import unbounded_read
 from fitness.ptx_parameters import writable_parameters
 
 _START_S = 60.0
-_JUDGEMENT = "5"  # part of a build's key: change it with what a build is, or is refused for
+_JUDGEMENT = "6"  # part of a build's key: change it with what a build is, or is refused for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -265,6 +266,11 @@ def _judge(product: nvrtc.Product, build: Build) -> BuildReport:
         raise invalid(
             "the source takes the address of its parameters, through which they could be written; the address of a "
             f"tensor map may go to the instructions that copy by it, in inlined functions, and nowhere else: {astray}"
+        )
+    if astray := unbounded_read(product.ptx):
+        raise invalid(
+            "the source reads its parameters at a place that is not fixed, or beside them; index them by constants, or "
+            f"take them by value without __grid_constant__, so that the compiler copies them first: {astray}"
         )
     resources = _resources(product.log, cubin.kernels)
     refuse_excess(cubin, resources)

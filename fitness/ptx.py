@@ -21,7 +21,10 @@ _LEAD = re.compile(r"(?:\s*[{}]|\s*[\w$%]+:(?!:)|\s*@!?[\w$%]+)*\s*")
 _OPERATION = re.compile(r"[a-z][\w.:]*")
 _NAME = re.compile(r"(?<![\w.$%])[A-Za-z_$%][\w$]*")
 _GENERIC = re.compile(r"(?<![\w.$%])generic\s*\(\s*([\w$%]+)")
-_CONVERTED = re.compile(r"(?<![\w.$%])cvta\s*\.\s*const(?![\w$])")
+_CONVERTED = re.compile(r"cvta\s*\.\s*const(?![\w$])")  # behind `.loc 1 2 3` too, which needs no semicolon and no space
+_FUNCTION = re.compile(r"(?<![\w.$%])\.(?:entry|func)(?![\w.])")
+_REGISTER = re.compile(r"(?<![A-Za-z_.$%])[A-Za-z_$%][\w$]*")
+_NUMBER = re.compile(r"[0-9]+$")
 
 
 def only_read(ptx: str) -> frozenset[str]:
@@ -86,3 +89,37 @@ def instruction(statement: str) -> tuple[str, str]:
     start = _LEAD.match(statement)
     operation = _OPERATION.match(statement, start.end()) if start else None
     return (operation[0], statement[operation.end() :]) if operation else ("", "")
+
+
+def functions(ptx: str) -> Iterator[list[str]]:
+    """Statements function by function: registers go by the same names in each. A prototype inside one begins none."""
+    found: list[str] = []
+    depth = 0
+    for statement in statements(ptx):
+        head = _FUNCTION.search(statement)
+        if head and found and depth + _opened(statement[: head.start()]) <= 0:
+            yield found
+            found = []
+        found.append(statement)
+        depth += _opened(statement)
+    yield found
+
+
+def registers(text: str) -> list[str]:
+    """The names in a text, each register's in one form: to ptxas `%rd02` and `%rd4294967298` are `%rd2`."""
+    return [_NUMBER.sub(_as_ptxas_counts, name) for name in _REGISTER.findall(text)]
+
+
+def results(operands: str) -> list[str]:
+    """The registers that an instruction writes: its first operand, or those of a vector in its place."""
+    first = operands.lstrip()
+    return registers(first[: first.find("}")] if first.startswith("{") else first.partition(",")[0])
+
+
+def shown(statement: str) -> str:
+    """A statement on one line, cut to 200 characters."""
+    return " ".join(statement.split())[:200]
+
+
+def _as_ptxas_counts(number: re.Match[str]) -> str:
+    return str(int(number[0][-32:]) % 2**32)  # 10^32 is a multiple of 2^32: no digit before the last 32 counts

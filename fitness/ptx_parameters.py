@@ -7,37 +7,25 @@ address is followed from register to register, and it may go nowhere else.
 """
 
 import re
-from collections.abc import Iterator
 
-from fitness.ptx import instruction, statements
+from fitness.ptx import functions, instruction, registers, results, shown
 
-_FUNCTION = re.compile(r"(?<![\w.$%])\.(?:entry|func)(?![\w.])")
-_TAKEN = re.compile(r"(?<![\w.$%])cvta\s*\.\s*param(?![\w$])")
-_ASKED = re.compile(r"(?<![\w.$%])isspacep\s*\.\s*param(?![\w$])")  # tells of any address whether it is one
+# Whatever stands before them: `.loc 1 2 3` needs no semicolon and no space.
+_TAKEN = re.compile(r"cvta\s*\.\s*param(?![\w$])")
+_ASKED = re.compile(r"isspacep\s*\.\s*param(?![\w$])")  # tells of any address whether it is one
 _TAKEN_PLAINLY = re.compile(r"cvta\.param(?:::entry)?\.u64")
-_REGISTER = re.compile(r"(?<![\w.$%])[A-Za-z_$%][\w$]*")
 _PASSED_ON = re.compile(r"(?:mov|selp)\.[bsu]64|add\.[su]64")  # no flag and no predicate comes of them
-_REGISTERS_DECLARED = re.compile(r"[\s{}]*\.reg\s+\.[\w.]+\s++[\w$%<>,\s]+")  # blanks may come by the million
+_REGISTERS_DECLARED = re.compile(r"[\s{}]*+\.reg\s++\.[\w.]++\s++[\w$%<>,\s]++")  # of spaces there may be a million
 _USED = re.compile(
-    r"(?:cp\.async\.bulk\.tensor|cp\.async\.bulk\.prefetch\.tensor|cp\.reduce\.async\.bulk\.tensor|ld)\..*"
+    r"(?:cp\.async\.bulk\.tensor|cp\.async\.bulk\.prefetch\.tensor|cp\.reduce\.async\.bulk\.tensor)\..*"
     r"|prefetch\.(?:param\.)?tensormap"
 )
+_COMPARED = re.compile(r"setp\.(?:eq|ne)\.[bsu]64")
 
 
 def writable_parameters(ptx: str) -> str:
     """The first instruction by which a parameter's address leaves what may be done with it; "" where none does."""
-    return next(filter(None, map(_astray, _functions(ptx))), "")
-
-
-def _functions(ptx: str) -> Iterator[list[str]]:
-    """Statements function by function: registers go by the same names in each."""
-    found: list[str] = []
-    for statement in statements(ptx):
-        if _FUNCTION.search(statement) and found:
-            yield found
-            found = []
-        found.append(statement)
-    yield found
+    return next(filter(None, map(_astray, functions(ptx))), "")
 
 
 def _astray(function: list[str]) -> str:
@@ -47,11 +35,11 @@ def _astray(function: list[str]) -> str:
     users: dict[str, list[str]] = {}
     for statement in function:
         operation, operands = instruction(statement)
-        names = _REGISTER.findall(operands if operation else statement)
+        names = registers(operands if operation else statement)
         if _TAKEN_PLAINLY.fullmatch(operation) and names:
             addresses.append(names[0])
         elif _ASKED.search(statement) or _TAKEN.search(statement):
-            return _shown(statement)
+            return shown(statement)
         elif not _REGISTERS_DECLARED.fullmatch(statement):
             for name in names:
                 users.setdefault(name, []).append(statement)
@@ -59,17 +47,11 @@ def _astray(function: list[str]) -> str:
         for statement in users.pop(addresses.pop(), []):
             operation, operands = instruction(statement)
             if _PASSED_ON.fullmatch(operation):
-                addresses += _results(operands)
-            elif not _USED.fullmatch(operation):
-                return _shown(statement)
+                addresses += results(operands)
+            elif not _USED.fullmatch(operation) and not _compares_with_null(operation, operands):
+                return shown(statement)
     return ""
 
 
-def _results(operands: str) -> list[str]:
-    """The registers that an instruction writes: its first operand, or those of a vector in its place."""
-    first = operands.lstrip()
-    return _REGISTER.findall(first[: first.find("}")] if first.startswith("{") else first.partition(",")[0])
-
-
-def _shown(statement: str) -> str:
-    return " ".join(statement.split())[:200]
+def _compares_with_null(operation: str, operands: str) -> bool:
+    return _COMPARED.fullmatch(operation) is not None and operands.rpartition(",")[2].strip() == "0"

@@ -8,6 +8,8 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+import torch
+
 from fitness.backends.backend import Tensors
 from fitness.evaluation import ScenarioCheck
 from fitness.gate import Case, judge
@@ -32,12 +34,17 @@ class Block:
 
 
 def draw_block(scenario: Scenario, rng: random.Random) -> Block:
-    """One of a scenario's blocks, each as likely as any other; of rows that see no key there is one that does."""
+    """One of a scenario's blocks; of rows that see no key there is one that does.
+
+    It is drawn from all that have a row in common with o, and moved inside: the first and the last rows, which see the
+    fewest keys and end a kernel's last tile, are in no fewer blocks than those between.
+    """
     rows = min(MOST_ROWS, scenario.seqlen_q)
-    lowest = max(0, blind_rows(scenario) - rows + 1)
+    lowest, highest = max(0, blind_rows(scenario) - rows + 1), scenario.seqlen_q - rows
+    drawn = rng.randint(lowest - rows + 1, highest + rows - 1)
     return Block(
         entry=rng.randrange(scenario.batch), kv_head=rng.randrange(scenario.kv_heads),
-        first_row=rng.randint(lowest, scenario.seqlen_q - rows), rows=rows,
+        first_row=min(max(lowest, drawn), highest), rows=rows,
     )  # fmt: skip
 
 
@@ -49,8 +56,8 @@ def blind_rows(scenario: Scenario) -> int:
 def judge_rows(found: Tensors, scenario: Scenario, blocks: Iterable[Block], case: Case) -> ScenarioCheck:
     """The verdict on the blocks of o and lse, on the inputs that lie beside them: that on the first which is wrong.
 
-    Where none is, the one nearest to its bound. Whatever is not finite is found in all of o and lse. `found` has the
-    shapes of `Tensors`, all on one device.
+    Where none is, the one nearest to its bound. Whatever is not finite, and rows that see no key and are not nothing,
+    are found in all of o and lse. `found` has the shapes of `Tensors`, all on one device.
     """
     checks = []
     for block in blocks:
@@ -59,7 +66,7 @@ def judge_rows(found: Tensors, scenario: Scenario, blocks: Iterable[Block], case
             return check
         checks.append(check)
     nearest = max(checks, key=lambda check: (check.relative_rms_error or 0.0) / check.relative_rms_bound)
-    if complaint := not_finite(found, scenario):
+    if complaint := not_finite(found, scenario) or not_nothing(found, scenario):
         return replace(nearest, passed=False, reason=complaint)
     return nearest
 
@@ -69,6 +76,16 @@ def not_finite(found: Tensors, scenario: Scenario) -> str:
     seeing = {"o": found.o, "lse": found.lse[:, :, blind_rows(scenario) :]}
     counts = {name: int((~tensor.isfinite()).sum()) for name, tensor in seeing.items()}
     return "; ".join(f"{name}: {count} elements are NaN or infinite" for name, count in counts.items() if count)
+
+
+def not_nothing(found: Tensors, scenario: Scenario) -> str:
+    """How many of the rows that see no key lack zeros in o or -inf in lse, in words; "" where none does."""
+    blind = blind_rows(scenario)
+    if blind == 0:
+        return ""
+    wrong = (found.o[:, :blind] != 0).any(-1).transpose(1, 2) | (found.lse[:, :, :blind] != -torch.inf)
+    count = int(wrong.sum())
+    return f"a row that sees no key needs zeros in o and -inf in lse; {count} rows lack them" if count else ""
 
 
 def _judge_block(found: Tensors, scenario: Scenario, block: Block, case: Case) -> ScenarioCheck:

@@ -13,13 +13,11 @@ STAMPS = "evo_stamps"  # a variable of the module
 MOST_SMS = 1024  # a power of two
 WORDS = 4  # for each SM: the first cycle, the last, the first nanosecond, the last
 _OURS = re.compile(rf"\b{STAMPS}\b|[%$]evo_")
-_UNREAD = re.compile(r'"[^"\n]*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
+_UNREAD = re.compile(r'"[^"]*"|//[^\n]*|/\*.*?\*/|\.loc\s+\d+\s+\d+\s+\d+', re.DOTALL)
 _ADDRESS_SIZE = re.compile(r"\.address_size\s+64\b")
 _ENTRY = re.compile(r"\.entry\s+([\w$%]+)")
 _DIRECTIVE = re.compile(r"\s*(?:\.(?:loc|file)\b[^\n]*|\.[^;{}]*;)")
-_END = re.compile(  # behind a statement, a brace or a label: elsewhere it is another instruction's operand
-    r"(?:\A|(?<=[;{}:]))\s*+(?P<end>(?:@(?P<no>!?)\s*(?P<predicate>[\w$%]+)\s+)?\b(?P<how>ret|exit)(?:\.uni)?\s*;)"
-)
+_END = re.compile(r"(?:@(?P<no>!?)\s*(?P<predicate>[\w$%]+)\s+)?\b(?P<how>ret|exit)\s*(?:\.\s*uni\s*)?;")
 _STAMP = """
 {{  // the lowest lane that is here speaks for its warp
     .reg .pred %evo_speaks;
@@ -106,23 +104,40 @@ def _first_instruction(text: str, body: _Body) -> int:
 def _ends(text: str, bodies: tuple[_Body, ...]) -> Iterator[tuple[int, int, str]]:
     """A stamp before each instruction that ends threads: `exit` anywhere, `ret` where it does not return to a caller.
 
-    One under a predicate is jumped over by the threads that do not end.
+    One under a predicate is jumped over by the threads that do not end. A body that ends with none ends threads too.
     """
+    open_ended = {body.end for body in bodies}
     for number, found in enumerate(_END.finditer(text)):
-        start, end = found.span("end")
-        if found["how"] == "ret" and not any(body.start <= start < body.end for body in bodies):
+        if not _begins_statement(text, found.start()):
+            continue  # another instruction's operand
+        if found["how"] == "ret" and not any(body.start <= found.start() < body.end for body in bodies):
             continue
         if found["predicate"] is None:
-            yield start, start, _DONE
+            yield found.start(), found.start(), _DONE
+            open_ended.discard(_past_space(text, found.end()))
         else:
             over = f"$evo_over_{number}"
             jump = f"@{'' if found['no'] else '!'}{found['predicate']} bra {over};"
-            yield start, end, f"{jump}{_DONE}{found['how']};\n{over}:\n"
+            yield found.start(), found.end(), f"{jump}{_DONE}{found['how']};\n{over}:\n"
+    yield from ((end, end, _DONE) for end in open_ended)
+
+
+def _past_space(text: str, place: int) -> int:
+    """Character by character: with a copy of the text for each of its ends, a long one would take hours."""
+    while place < len(text) and text[place].isspace():
+        place += 1
+    return place
+
+
+def _begins_statement(text: str, place: int) -> bool:
+    while place > 0 and text[place - 1].isspace():
+        place -= 1
+    return place == 0 or text[place - 1] in ";{}:"
 
 
 def _edited(text: str, edits: list[tuple[int, int, str]]) -> str:
     parts, place = list[str](), 0
-    for start, end, new in sorted(edits):
+    for start, end, new in sorted(edits, key=lambda edit: edit[:2]):
         parts += [text[place:start], new]
         place = end
     return "".join((*parts, text[place:]))

@@ -140,6 +140,7 @@ def test_the_heap_of_the_device_is_an_import(build):
         ("o[0] = T;", False),
         ('unsigned long long a; asm volatile("cvta.const.u64 %0, T;" : "=l"(a)); *(volatile int*)a = i;', True),
         (r'unsigned long long a; asm volatile("cvta .const\n.u64 %0, T;" : "=l"(a)); *(volatile int*)a = i;', True),
+        ('long long a; asm volatile(".loc 0 1 1cvta.const.u64 %0, T;" : "=l"(a)); *(volatile int*)a = i;', True),
         ("((int*)TABLE[i & 1])[0] = i; o[0] = T;", True),
         ('unsigned long long a = (unsigned long long)&T; asm volatile("" : "+l"(a)); *(volatile int*)a = i;', True),
     ],

@@ -99,6 +99,26 @@ def test_rows_that_see_no_key_may_have_no_lse():
     assert blind_rows(replace(shape, causal=False)) == blind_rows(SHAPES[2]) == 0
 
 
+@pytest.mark.parametrize(("name", "value"), [("o", 2.0**-30), ("lse", 0.0), ("lse", torch.nan)])
+def test_rows_that_see_no_key_are_nothing_all_of_them(name, value):
+    shape = SHAPES[4]
+    found = computed(shape)
+    getattr(found, name)[0, 0, 0] = value  # no block has the first row
+    reason = "a row that sees no key needs zeros in o and -inf in lse; 1 rows lack them"
+    assert judge_rows(found, shape, blocks(shape, 1), CASE).reason == reason
+
+
+@pytest.mark.parametrize("lengths", [(1000, 1000), (1000, 600)])
+def test_the_first_and_the_last_row_are_drawn_as_often_as_any_other(lengths):
+    shape = scenario(batch=1, heads=1, seqlen_q=lengths[0], seqlen_k=lengths[1])
+    counts = torch.zeros(1000)
+    for block in blocks(shape, 20_000):
+        counts[block.first_row : block.first_row + block.rows] += 1
+    expected = 20_000 * MOST_ROWS / (1000 - blind_rows(shape) + 2 * MOST_ROWS)
+    assert counts[blind_rows(shape)] > 0.8 * expected
+    assert counts[-1] > 0.8 * expected
+
+
 @pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: shape.name)
 def test_blocks_lie_within_the_output_and_reach_all_of_it_that_sees_a_key(shape):
     reached = torch.zeros(shape.batch, shape.kv_heads, shape.seqlen_q, dtype=torch.bool)

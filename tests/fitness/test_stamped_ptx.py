@@ -57,6 +57,21 @@ def test_every_end_is_stamped_and_under_a_predicate_only_for_those_that_end():
     )
 
 
+@pytest.mark.parametrize(
+    "end", [".loc 0 1 1\nexit;", ".loc 0 1 1exit;", "ret .uni;", "mov.u32 %r1, 1;", "@%p1 bra L; L:"]
+)
+def test_an_end_is_found_however_it_is_written(end):
+    assert body(end).count("<max>") == 1
+
+
+def test_the_beginning_of_an_empty_kernel_is_stamped_before_its_end():
+    assert body("ret;") == "{ <min> <max> ret; }"
+
+
+def test_of_half_a_million_ends_each_is_found_once():
+    assert len(DONE.findall(stamp(entry("@%p1 exit;\n" * 500_000 + "ret;")).text)) == 500_001
+
+
 def test_comments_texts_and_other_names_are_no_ends():
     quiet = '// ret;\n/* exit; */\n.pragma "ret; }";\ncall (retval0), f, (p);\nmov.u32 %ret, exit;\n'
     assert stamps(entry(quiet + "mov.u32 %r1, %ret;\nbra ret_1;\nret_1:\nret;")).count("<max>") == 1
