@@ -114,9 +114,9 @@ class MailboxSearch:
         return self._publish(standstill)
 
     def is_new(self, key: Key) -> bool:
-        """Whether a reply under that key is none that was told before, or that came too late."""
+        """Whether a reply under that key answers a prompt, and neither was told before nor came too late."""
         late = self.archive.event(GIVEN_UP_EVENT, mail_name(*key)) is not None
-        return not late and self.archive.reply(*key) is None
+        return not late and self.archive.prompt(*key) is not None and self.archive.reply(*key) is None
 
     def _go_on(self, replies: Mapping[Key, Reply], *, wanted: int | None) -> _Standstill:
         if self.config.evolution.kind is EvolutionKind.steady:
