@@ -94,6 +94,12 @@ def test_each_generation_may_have_another_number_of_questions(begun: ByFiles) ->
         assert [questions_begun_with(archive, generation) for generation in (1, 2, 3)] == [2, 3, None]
 
 
+def test_a_run_that_is_there_is_told_what_its_suite_must_be(begun: ByFiles) -> None:
+    said = begun.ask("suite=auto")
+    settled = "suite=auto is settled where candidates are measured; name one at evo ask, as in suite=core26"
+    assert (said.code, said.errors) == (2, f"evo: {settled}\n")
+
+
 def test_a_persons_question_waits_for_the_next_generation_and_comes_first_there(begun: ByFiles) -> None:
     question = "How many rows does a block really need?"
     assert evo("questions", "add", str(begun.folder.path), question).code == 0
@@ -163,7 +169,8 @@ def test_a_bare_name_is_a_run_among_the_runs(tmp_path: Path) -> None:
         (["RUN", "--fast"], "ask: '--fast' is no option; expected key=value"),
         (["RUN", "suit=smoke"], "suit is no option; did you mean suite?"),
         (["RUN", "suite=smoke,core26"], "several values for one key"),
-        (["RUN"], "suite=auto is settled where candidates are measured; name one at evo ask, as in suite=core26"),
+        (["RUN"], "new: no run of that name; expected one that is there, or, to begin one, suite=… and seeds=…, as in"),
+        (["RUN", "n=3"], "new: no run of that name; "),
         (["RUN", "suite=smoke", "resume=other"], "resume=other: the run is named without a key; leave this out"),
         ([" ", "suite=smoke"], "no run named; expected the folder of one"),
         (["RUN", "suite=smoke", "answerer=openai", "answerer.model=m"], "answerer=openai: a run by files is answered"),
