@@ -70,6 +70,7 @@ class Waiting:
     again: tuple[str, ...]  # ids of parents that are to be measured once more beside those
     ended: str  # why the search is over; "" while it is not
     model: str  # who answers where a reply does not say; "" where that is to be said with the replies
+    run_model_code: bool  # whether whoever measures on the host must agree to that
     notes: tuple[str, ...]  # what was found and could not be used, or is worth knowing
 
 
@@ -179,6 +180,7 @@ class MailboxSearch:
             again=job.again,
             ended=stop.reason if over else "",
             model=self.config.answerer.model or "",
+            run_model_code=self.config.backend.run_model_code,
             notes=tuple(dict.fromkeys(self._notes)),
         )
 

@@ -250,6 +250,19 @@ def test_what_the_host_backend_does_not_run_is_said_once_when_a_run_begins(tmp_p
     assert note not in evo("ask", str(tmp_path / "second"), *words, "backend.run_model_code=true").out
 
 
+def test_the_command_that_measures_carries_the_word_that_it_needs(run: ByFiles) -> None:
+    folder = run.folder.path
+    assert f"evo evaluate {folder}, then: evo ask {folder}\n" in run.begin().out
+    word = "backend.run_model_code=true"
+    assert f"evo evaluate {folder} {word}, then: evo ask {folder}\n" in run.ask(word).out
+    run.evaluate()
+    run.ask("n=3")
+    run.answer("0000.md")
+    assert f"can be measured meanwhile: evo evaluate {folder} {word}\n" in run.tell().out
+    run.answer()
+    assert f"evo evaluate {folder} {word}, then: evo tell {folder}\n" in run.tell().out
+
+
 def test_a_run_that_another_process_writes_is_waited_for(begun: ByFiles) -> None:
     with open_archive(begun.folder):
         said = begun.ask()
