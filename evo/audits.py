@@ -1,6 +1,6 @@
 """The audits that an archive holds, and its evaluations in their light: what an audit refused counts as wrong."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from fitness.audit_record import Audit, after_audit
@@ -64,13 +64,19 @@ def verdict(audit: Audit | None) -> str:
 
 
 def told(audit: Audit) -> str:
-    """The verdict with what failed, or with all that was not checked and why."""
-    return f"failed: {audit.reason}" if audit.failed else audit.verdict + left_out_words(audit.left_out)
+    """The verdict with what failed, or with what passed and all that was not checked and why."""
+    return f"failed: {audit.reason}" if audit.failed else verdict_words(audit.verdict, audit.made, audit.left_out)
 
 
-def left_out_words(left_out: Mapping[str, str]) -> str:
-    """The checks that were not made, those for the same reason together, to stand behind a verdict; "" for none."""
+def verdict_words(found: str, made: Sequence[str], left_out: Mapping[str, str]) -> str:
+    """The verdict; where some checks were not made, with those that passed, then those by their reasons."""
+    if not left_out:
+        return found
     by_reason: dict[str, list[str]] = {}
     for name, why in left_out.items():
         by_reason.setdefault(why, []).append(name)
-    return "".join(f"; {', '.join(names)} {why}" for why, names in by_reason.items())
+    words = [f"{found} ({', '.join(made)})" if made else found]
+    for why, names in by_reason.items():
+        finding, _, detail = why.partition(": ")
+        words.append(f"{finding}: {', '.join(names)} ({detail})")
+    return "; ".join(words)

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 from rich.table import Table
 from rich.text import Text
 
-from evo.audits import left_out_words
+from evo.audits import verdict_words
 from evo.choices import Choice
 from evo.history import Attempt, Outcome
 from evo.tracking import Tracker
@@ -212,5 +212,5 @@ def result_lines(result: Mapping[str, Any]) -> list[str]:
         beside_seed = f", {best['geomean'] / seed['geomean']:.2f} × the seed"
     lines.append(f"best {best['id']}: {best['geomean']:.4f} × {result['baseline']['name']}{beside_seed}")
     lines.append(f"its worst scenario: {best['worst_scenario']} at {best['worst_speedup']:.4f} ×")
-    lines.append(f"its audit: {best['audit']}{left_out_words(best['audit_left_out'])}")
+    lines.append(f"its audit: {verdict_words(best['audit'], best['audit_made'], best['audit_left_out'])}")
     return lines

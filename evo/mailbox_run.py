@@ -50,6 +50,9 @@ def ask(name: str, words: Sequence[str], *, count: int | None, console: Console)
     folder = locate_run(name)
     earlier = earlier_overrides(folder) if has_options(folder) else [ANSWERED_BY_FILES]
     options = join_options(merged_overrides(earlier, words))
+    if not folder.path.exists() and options.config.suite.name == "auto":
+        need = "suite=… and seeds=…, as in suite=core26 seeds=[mma]"
+        raise ConfigError(f"{folder.path}: no run of that name; expected one that is there, or, to begin one, {need}")
     _check(options.config)
     begins = not folder.archive.exists()
     if begins:

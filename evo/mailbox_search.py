@@ -16,10 +16,11 @@ from evo.choices import Settled
 from evo.config import BackendKind, BaselineKind, Config, EvolutionKind
 from evo.console import RunConsole
 from evo.generation_gate import GenerationComplete, GenerationGate
+from evo.history import Outcome
 from evo.loggers.reporting import open_report
 from evo.loop import State, evolve
 from evo.measured import EvaluationsAwaited, MeasuredElsewhere, MeasuredFiles
-from evo.mutation import RepliesAwaited
+from evo.mutation import ATTEMPTS, RepliesAwaited
 from evo.pending import job_of, publish
 from evo.remeasured import parents_to_measure, record_sittings, usable_sittings
 from evo.result import first_environment, write_result
@@ -69,6 +70,7 @@ class Waiting:
     again: tuple[str, ...]  # ids of parents that are to be measured once more beside those
     ended: str  # why the search is over; "" while it is not
     model: str  # who answers where a reply does not say; "" where that is to be said with the replies
+    run_model_code: bool  # whether whoever measures on the host must agree to that
     notes: tuple[str, ...]  # what was found and could not be used, or is worth knowing
 
 
@@ -114,9 +116,9 @@ class MailboxSearch:
         return self._publish(standstill)
 
     def is_new(self, key: Key) -> bool:
-        """Whether a reply under that key is none that was told before, or that came too late."""
+        """Whether a reply under that key answers a prompt, and neither was told before nor came too late."""
         late = self.archive.event(GIVEN_UP_EVENT, mail_name(*key)) is not None
-        return not late and self.archive.reply(*key) is None
+        return not late and self.archive.prompt(*key) is not None and self.archive.reply(*key) is None
 
     def _go_on(self, replies: Mapping[Key, Reply], *, wanted: int | None) -> _Standstill:
         if self.config.evolution.kind is EvolutionKind.steady:
@@ -158,6 +160,7 @@ class MailboxSearch:
         stop, history = standstill.stop, standstill.search.memory.history
         passed = parents_to_measure(self.config, history)
         self._record_sittings(standstill, passed)
+        self._notes.extend(_lost_words(standstill))
         awaited = stop.sources if isinstance(stop, EvaluationsAwaited | RepliesAwaited) else ()
         sources = list(dict.fromkeys(map(normalise, awaited)))
         if isinstance(stop, RepliesAwaited):  # a child that is in the history was measured before
@@ -177,6 +180,7 @@ class MailboxSearch:
             again=job.again,
             ended=stop.reason if over else "",
             model=self.config.answerer.model or "",
+            run_model_code=self.config.backend.run_model_code,
             notes=tuple(dict.fromkeys(self._notes)),
         )
 
@@ -223,6 +227,20 @@ class MailboxSearch:
             elif recorded.text != reply.text:
                 remarks.append(f"reply {mail_name(*key)} differs from the one that was told first, which counts")
         return remarks
+
+
+def _lost_words(standstill: _Standstill) -> list[str]:
+    """A sentence for each question of the generation under way of which neither reply could be read."""
+    stop, lost = standstill.stop, {}
+    if isinstance(stop, RepliesAwaited):
+        lost = dict(stop.lost)
+    elif isinstance(stop, EvaluationsAwaited):
+        attempts = standstill.search.memory.history.attempts_of(standstill.state.generation + 1)
+        lost = {each.number: each.detail for each in attempts if each.outcome is Outcome.UNREADABLE}
+    return [
+        f"the reply {mail_name(number, ATTEMPTS - 1)} came and cannot be read: {why}; it is not asked for again"
+        for number, why in lost.items()
+    ]
 
 
 def settled_elsewhere(config: Config, environment: Environment | None) -> Settled:

@@ -29,23 +29,25 @@ class RepliesAwaited(StopSearch):
     """Some replies will come later, and the generation is made again then.
 
     `sources` are the children that the replies so far lead to: they may be measured meanwhile. `unread` says by number
-    why the reply that came could not be read, so that it is asked for once more.
+    why the reply that came could not be read, so that it is asked for once more; `lost`, why the second could not.
     """
 
     def __init__(
-        self, awaited: Sequence[ReplyAwaited], sources: Sequence[str], unread: Mapping[int, str] = MappingProxyType({})
-    ) -> None:
+        self, awaited: Sequence[ReplyAwaited], sources: Sequence[str], *,
+        unread: Mapping[int, str] = MappingProxyType({}), lost: Mapping[int, str] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         first = awaited[0].path
         more = f" and {len(awaited) - 1} more" if len(awaited) > 1 else ""
         super().__init__(f"waiting for replies to {first.parent.name}/{first.name}{more}")
         self.requests = tuple(each.request for each in awaited)
         self.sources = tuple(sources)
         self.unread = unread
+        self.lost = lost
         self._awaited = tuple(awaited)
 
     def beside(self, sources: Sequence[str]) -> "RepliesAwaited":
         """The same, with more sources that may be measured, before the others."""
-        return RepliesAwaited(self._awaited, [*sources, *self.sources], self.unread)
+        return RepliesAwaited(self._awaited, [*sources, *self.sources], unread=self.unread, lost=self.lost)
 
 
 class Asks(Protocol):
@@ -92,7 +94,9 @@ class Mutation:
             self._converse([each for each in conversations if attempt == 0 or each.to_be_asked_again], attempt)
         if awaited := [each.trouble for each in conversations if isinstance(each.trouble, ReplyAwaited)]:
             unread = {each.asked.number: each.unread.reason for each in conversations if each.unread}
-            raise RepliesAwaited(awaited, [each.answer.source for each in conversations if each.answer], unread)
+            lost = {each.asked.number: str(each.trouble) for each in conversations if each.to_be_asked_again}
+            sources = [each.answer.source for each in conversations if each.answer]
+            raise RepliesAwaited(awaited, sources, unread=unread, lost=lost)
         children = [self._child_of(conversation) for conversation in conversations]
         return [child for child in children if child is not None]
 

@@ -98,5 +98,6 @@ def _best(name: str, evaluation: Evaluation | None, audits: Mapping[str, Audit])
         "worst_speedup": evaluation.worst.speedup,
         "speedups": evaluation.speedups,
         "audit": verdict(audit),
+        "audit_made": list(audit.made) if audit else [],
         "audit_left_out": audit.left_out if audit else {},
     }

@@ -32,7 +32,7 @@ SMALL_FLOPS = 10**9  # a sanitizer's tools make a kernel up to a hundred times s
 _BULK, _SCALING = "bulk against single calls", "time against work"
 _SHRINKS = 0.9  # a call with more work may take this share of the time of one with less: below is no noise
 _TOO_LARGE = f"at {SCALES[-1]} times its batch every scenario moves more than {MAX_SCALED_BYTES >> 30} GiB"
-_NO_GPU = "it needs a GPU"
+_NO_GPU = "there is no GPU here"
 
 
 @runtime_checkable

@@ -53,6 +53,11 @@ class Audit:
         return "passed in part" if Finding.SKIPPED in findings else "passed"
 
     @property
+    def made(self) -> tuple[str, ...]:
+        """The checks that passed, in the order in which they were made."""
+        return tuple(each.name for each in self.checks if each.finding is Finding.PASSED)
+
+    @property
     def left_out(self) -> dict[str, str]:
         """Why each check was not made that was not."""
         unmade = (Finding.SKIPPED, Finding.NOT_DUE)

@@ -28,18 +28,23 @@ def _lines(waiting: Waiting) -> list[str]:
             f"put each reply into {run.inbox} under the same name, then: evo tell {run.path}{who}",
         ]
         if waiting.candidates:
-            lines.append(f"{_candidates(waiting)} can be measured meanwhile: evo evaluate {run.path}")
+            lines.append(f"{_candidates(waiting)} can be measured meanwhile: {_evaluate(waiting)}")
         return lines
     if waiting.candidates:
         then = "ask" if waiting.generation is None else "tell"
         what = "the seed: " if waiting.generation is None else ""
-        return [f"{what}{_candidates(waiting)}: evo evaluate {run.path}, then: evo {then} {run.path}"]
+        return [f"{what}{_candidates(waiting)}: {_evaluate(waiting)}, then: evo {then} {run.path}"]
     return [f"generation {waiting.generation} is complete; for the next questions: evo ask {run.path}"]
 
 
 def _asked_again(prompt: Prompt) -> str:
     came = mail_name(prompt.number, prompt.attempt - 1)
     return f"the reply {came} came and cannot be read: {prompt.unread}; {prompt.path.name} asks once more"
+
+
+def _evaluate(waiting: Waiting) -> str:
+    """The command that measures, with the word that the run's own is not enough for."""
+    return f"evo evaluate {waiting.run.path}{' backend.run_model_code=true' if waiting.run_model_code else ''}"
 
 
 def _candidates(waiting: Waiting) -> str:

@@ -40,7 +40,7 @@ from population.run_folder import RunFolder, create_run_folder
 TEMPLATE = "template.md"  # in the folder of the replay, where the run had one of its own
 _REMEDY = "replay it by the evo that made the run"
 _THE_END = "the trace ends here"
-_AUDIT = frozenset({"audit", "audit_left_out"})  # of the best in a result
+_AUDIT = frozenset({"audit", "audit_made", "audit_left_out"})  # of the best in a result
 _SETTLED = ("backend", "device", "baseline", "suite", "suite.scenarios")  # of the settings: no options, but outcomes
 
 

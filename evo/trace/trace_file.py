@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import lzma
 import os
+import shlex
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -60,7 +61,7 @@ def read_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
     """
     for number, line in read_all_lines(path):
         if line["kind"] == FIRST and number > 1:
-            raise TraceError(f"{path}, line {number}: something follows the trace's last line; export it again")
+            raise TraceError(_several(path, number - 1))
         yield number, line
 
 
@@ -86,6 +87,15 @@ def read_all_lines(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         raise TraceError(f"{path} is empty; expected what evo trace export wrote")
     if lines:
         raise TraceError(f"{path} is cut off after line {number}: its last line is missing; copy it again")
+
+
+def _several(path: Path, lines: int) -> str:
+    """What to do with a file of several traces, the first of which has so many lines."""
+    reader, named = {".gz": "gzip -dc", ".xz": "xz -dc"}.get(path.suffix, "cat"), shlex.quote(str(path))
+    return (
+        f"{path} holds several traces, one after the other: evo compare reads them all, evo trace replay one; "
+        f"take one out, such as the first, lines 1 to {lines}: {reader} {named} | head -n {lines} > one.jsonl"
+    )
 
 
 def _require_first(line: Line, path: Path, number: int) -> None:

@@ -94,6 +94,12 @@ def test_each_generation_may_have_another_number_of_questions(begun: ByFiles) ->
         assert [questions_begun_with(archive, generation) for generation in (1, 2, 3)] == [2, 3, None]
 
 
+def test_a_run_that_is_there_is_told_what_its_suite_must_be(begun: ByFiles) -> None:
+    said = begun.ask("suite=auto")
+    settled = "suite=auto is settled where candidates are measured; name one at evo ask, as in suite=core26"
+    assert (said.code, said.errors) == (2, f"evo: {settled}\n")
+
+
 def test_a_persons_question_waits_for_the_next_generation_and_comes_first_there(begun: ByFiles) -> None:
     question = "How many rows does a block really need?"
     assert evo("questions", "add", str(begun.folder.path), question).code == 0
@@ -163,7 +169,8 @@ def test_a_bare_name_is_a_run_among_the_runs(tmp_path: Path) -> None:
         (["RUN", "--fast"], "ask: '--fast' is no option; expected key=value"),
         (["RUN", "suit=smoke"], "suit is no option; did you mean suite?"),
         (["RUN", "suite=smoke,core26"], "several values for one key"),
-        (["RUN"], "suite=auto is settled where candidates are measured; name one at evo ask, as in suite=core26"),
+        (["RUN"], "new: no run of that name; expected one that is there, or, to begin one, suite=… and seeds=…, as in"),
+        (["RUN", "n=3"], "new: no run of that name; "),
         (["RUN", "suite=smoke", "resume=other"], "resume=other: the run is named without a key; leave this out"),
         ([" ", "suite=smoke"], "no run named; expected the folder of one"),
         (["RUN", "suite=smoke", "answerer=openai", "answerer.model=m"], "answerer=openai: a run by files is answered"),
@@ -241,6 +248,19 @@ def test_what_the_host_backend_does_not_run_is_said_once_when_a_run_begins(tmp_p
     assert note in evo("ask", first, *words).out
     assert note not in evo("ask", first).out
     assert note not in evo("ask", str(tmp_path / "second"), *words, "backend.run_model_code=true").out
+
+
+def test_the_command_that_measures_carries_the_word_that_it_needs(run: ByFiles) -> None:
+    folder = run.folder.path
+    assert f"evo evaluate {folder}, then: evo ask {folder}\n" in run.begin().out
+    word = "backend.run_model_code=true"
+    assert f"evo evaluate {folder} {word}, then: evo ask {folder}\n" in run.ask(word).out
+    run.evaluate()
+    run.ask("n=3")
+    run.answer("0000.md")
+    assert f"can be measured meanwhile: evo evaluate {folder} {word}\n" in run.tell().out
+    run.answer()
+    assert f"evo evaluate {folder} {word}, then: evo tell {folder}\n" in run.tell().out
 
 
 def test_a_run_that_another_process_writes_is_waited_for(begun: ByFiles) -> None:

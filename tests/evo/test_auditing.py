@@ -1,6 +1,7 @@
 """Suspicious wins are audited as they come and the best at the end; what fails is out, and nothing is audited twice."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -245,7 +246,22 @@ def test_a_best_of_which_a_check_was_skipped_passed_in_part(folder: RunFolder) -
     found = snapshot(folder)["result"]["best"]
     assert (found["id"], found["audit"]) == (best, "passed in part")
     assert found["audit_left_out"] == {"memcheck": "skipped: not here", "racecheck": "skipped: not here"}
-    assert told(champions(folder)[found["id"]]) == "passed in part; memcheck, racecheck skipped: not here"
+    made = found["audit_made"]
+    assert made == [each.name for each in champions(folder)[best].checks if each.finding is Finding.PASSED]
+    expected = f"passed in part ({', '.join(made)}); skipped: memcheck, racecheck (not here)"
+    assert len(made) > 0
+    assert told(champions(folder)[best]) == expected
+
+
+def test_what_was_made_comes_before_what_is_not_due() -> None:
+    not_due = (AuditCheck(name=tool, finding=Finding.NOT_DUE, detail="there is no GPU here") for tool in TOOLS[:2])
+    other = AuditCheck(name="scaling", finding=Finding.NOT_DUE, detail="outside of supports: large: all")
+    audit = Audit(why=("x",), checks=(replace(passed_check(), name="new inputs"), *not_due, other))
+    assert told(audit) == (
+        "passed (new inputs); not due: memcheck, racecheck (there is no GPU here); "
+        "not due: scaling (outside of supports: large: all)"
+    )
+    assert told(Audit(why=("x",), checks=(other,))) == "not run; not due: scaling (outside of supports: large: all)"
 
 
 def test_a_failed_audit_is_told_by_what_failed() -> None:

@@ -24,6 +24,7 @@ RESULT: dict[str, Any] = {
     "baseline": {"name": "sdpa", "version": "2.0"},
     "seed": {"id": "k1", "geomean": 0.5},
     "best": {"id": "k2", "geomean": 0.75, "worst_scenario": "x", "worst_speedup": 0.25, "audit": "passed in part",
+             "audit_made": ["new inputs", "clocks"],
              "audit_left_out": {"memcheck": "skipped: not here", "racecheck": "skipped: not here"}},
 }
 
@@ -120,7 +121,7 @@ def test_the_last_words_agree_with_the_result() -> None:
         "seed k1: 0.5000 × sdpa (geometric mean)",
         "best k2: 0.7500 × sdpa, 1.50 × the seed",
         "its worst scenario: x at 0.2500 ×",
-        "its audit: passed in part; memcheck, racecheck skipped: not here",
+        "its audit: passed in part (new inputs, clocks); skipped: memcheck, racecheck (not here)",
     ]
     assert result_lines(RESULT | {"seed": None, "best": None}) == [
         "stopped: evaluation budget reached: 3 of 3",

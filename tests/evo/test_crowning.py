@@ -71,7 +71,8 @@ def test_a_run_whose_budget_is_used_up_is_gone_on_with_to_audit_its_best(folder:
     assert before is not None
     assert result is not None
     assert (stop.exit_code, stop.reason, judge.judged, len(judge.crowned)) == (None, SPENT, [], 1)
-    assert result == before | {"stop_reason": SPENT, "best": before["best"] | {"audit": "passed"}}
+    audited = {"audit": "passed", "audit_made": ["new inputs", "full182"]}
+    assert result == before | {"stop_reason": SPENT, "best": before["best"] | audited}
     assert row_of(folder).state is RunState.FINISHED
     audit = read_account(folder, now=0.0).best_audit
     assert audit is not None

@@ -75,6 +75,7 @@ def test_every_figure_agrees_with_the_evaluations(archive: Archive) -> None:
             "worst_speedup": 0.5,
             "speedups": {"x": 0.5, "y": 2.0},
             "audit": "not run",
+            "audit_made": [],
             "audit_left_out": {},
         },
         "history": [0.0, 0.5, 0.5, 1.0, 1.0, 1.0],

@@ -248,6 +248,14 @@ def test_nothing_new_needs_no_name(unnamed: ByFiles) -> None:
     assert "generation 1 is complete" in unnamed.tell().out
 
 
+@pytest.mark.parametrize("words", [(), ("partial=true",)])
+def test_a_file_under_a_name_that_no_prompt_has_needs_no_name_either(unnamed: ByFiles, words: tuple[str, ...]) -> None:
+    reply(unnamed, "0099.md", UNREADABLE)
+    said = unnamed.tell(*words)
+    assert (said.code, said.errors) == (0, "")
+    assert "note: reply 0099.md is left alone: no prompt of that name has been put" in said.out
+
+
 def test_a_model_can_be_named_later_where_none_was(unnamed: ByFiles) -> None:
     by_mail = ("answerer=mailbox", "stop.generations=1")
     with pytest.raises(ConfigError, match=r"answerer\.model is not set: say who answers, as in answerer\.model="):

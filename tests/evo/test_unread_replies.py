@@ -34,6 +34,28 @@ def test_what_was_wrong_with_it_is_told_beside_the_prompt_that_asks_once_more(as
     assert any(line.endswith("outbox: 0001-1.md, 0002.md") for line in said)
 
 
+def test_a_second_one_that_cannot_be_read_is_told_at_once_until_the_generation_is_complete(asked: ByFiles) -> None:
+    (asked.folder.inbox / "0001.md").write_text("I would widen the tiles.", encoding="utf-8")
+    asked.tell()
+    (asked.folder.inbox / "0001-1.md").write_text("still none", encoding="utf-8")
+    line = f"note: the reply 0001-1.md came and cannot be read: {NO_KERNEL}; it is not asked for again"
+    said = asked.tell().out.splitlines()
+    assert said.count(line) == 1
+    assert any(each.endswith("outbox: 0002.md") for each in said)
+    asked.answer("0002.md")
+    assert asked.tell().out.splitlines().count(line) == 1  # now the candidates alone are waited for
+    asked.evaluate()
+    complete = asked.tell().out
+    assert (line in complete, lines_on(1, complete)) == (False, [f"question 1: unreadable: {NO_KERNEL}"])
+
+
+def test_a_second_one_that_can_be_read_is_told_of_no_more(asked: ByFiles) -> None:
+    (asked.folder.inbox / "0001.md").write_text("I would widen the tiles.", encoding="utf-8")
+    asked.tell()
+    asked.answer("0001-1.md")
+    assert "cannot be read" not in asked.tell().out
+
+
 def test_a_generation_that_goes_on_without_a_second_reply_tells_of_the_first(asked: ByFiles) -> None:
     (asked.folder.inbox / "0001.md").write_text("I would widen the tiles.", encoding="utf-8")
     asked.tell("partial=true")

@@ -98,7 +98,7 @@ def test_on_a_processor_new_inputs_are_all_and_the_rest_is_skipped():
     first, *rest = audited(device, on_gpu=False).values()
     assert (first.name, first.finding) == ("new inputs", Finding.PASSED)
     assert [check.name for check in rest] == list(audited(Device()))[1:]
-    assert {(check.finding, check.detail) for check in rest} == {(Finding.NOT_DUE, "it needs a GPU")}
+    assert {(check.finding, check.detail) for check in rest} == {(Finding.NOT_DUE, "there is no GPU here")}
     assert len({job.rng_seed for job in device.jobs}) == 2  # other inputs than those that it was measured on
     assert device.examined == []
 

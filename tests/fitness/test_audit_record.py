@@ -32,6 +32,7 @@ def test_it_passed_where_all_that_is_due_was_checked_and_nothing_failed(checks, 
 
 def test_what_was_left_out_is_told_with_the_reason():
     audit = Audit(why=("x",), checks=(GOOD, LEFT_OUT, NOT_DUE))
+    assert audit.made == (GOOD.name,)
     assert audit.left_out == {
         "memcheck": "skipped: not here", "full182": "not due: UNSUPPORTED: head_dim 64 alone"
     }  # fmt: skip

@@ -83,7 +83,7 @@ NEWER = content([{**LINES[0], "schema": 2, "new": True}, *LINES[1:]])
         (WHOLE.replace(b"0.5", b"0.6"), "was altered since it was written: its checksum does not match"),
         (WHOLE.replace(b'"lines": 3', b'"lines": 4'), "its checksum does not match"),
         (WHOLE + b'{"kind": "reply"}\n', "line 5: something follows the trace's last line"),
-        (WHOLE + WHOLE, "line 5: something follows"),
+        (WHOLE + WHOLE, "holds several traces, one after the other: evo compare reads them all, evo trace replay one"),
         (NEWER, "schema 2, written by a newer evo; this one reads 1: upgrade evo"),
         (NEWER.splitlines(keepends=True)[0] + b"and more", "schema 2, written by a newer evo"),
         (b'{"kind": "reply"}\n', "is no trace: its first line names no schema"),
@@ -105,6 +105,22 @@ def test_anything_else_is_refused(
     with pytest.raises(TraceError, match=said) as refused:
         read(path)
     assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "pack", "reader"),
+    [("a t.jsonl", bytes, "cat"), ("a t.gz", gzip.compress, "gzip -dc"), ("a t.xz", lzma.compress, "xz -dc")],
+)
+def test_how_to_take_one_trace_out_of_several_is_said(
+    tmp_path: Path, name: str, pack: Callable[[bytes], bytes], reader: str
+) -> None:
+    path, one = tmp_path / name, tmp_path / "one.jsonl"
+    path.write_bytes(pack(WHOLE + content([*LINES, LINES[1]])))
+    with pytest.raises(TraceError) as refused:
+        read(path)
+    assert str(refused.value).endswith(f"lines 1 to 4: {reader} '{path}' | head -n 4 > one.jsonl")
+    one.write_bytes(b"".join(WHOLE.splitlines(keepends=True)[:4]))
+    assert [line for _, line in read(one)] == json.loads(json.dumps(LINES))
 
 
 @pytest.mark.parametrize("suffix", [".gz", ".xz"])
