@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
+from evo.finished import refuse_less_than_made
 from evo.result import read_result
 from evo.run_options import earlier_overrides, keep_words, key_of, merged_overrides
-from evo.settings import ConfigError, parse_overrides
+from evo.settings import ConfigError, compose_config, parse_overrides
 from evo.stop import is_final
 from population.archive_lock import living_writer
 from population.atomic_file import parse_json, strict_json, write_atomically
@@ -76,13 +77,31 @@ class Sweep:
         ]
 
     def add_words(self, words: Sequence[str]) -> None:
-        """Let every job go on with these overrides too. Raises ConfigError for a key in which the jobs differ."""
+        """Let every job go on with these overrides too.
+
+        Raises ConfigError for a key in which the jobs differ, and for a budget that one has gone beyond: none of them
+        keeps anything then.
+        """
         swept = {key_of(word): row.number for row in self.rows() for word in row.overrides}
         for word in words:
             if key_of(word) in swept:
                 raise ConfigError(f"resume: {key_of(word)} is what this sweep varies; start a new one for {word}")
-        for job in self.jobs():
-            keep_words(job, merged_overrides(earlier_overrides(job), words))
+        merged = {job: merged_overrides(earlier_overrides(job), words) for job in self.jobs()}
+        if any(key_of(word).startswith("stop.") for word in words):
+            for job, own in merged.items():
+                _require_enough(job, own)
+        for job, own in merged.items():
+            keep_words(job, own)
+
+
+def _require_enough(job: RunFolder, words: Sequence[str]) -> None:
+    """Raise ConfigError where the words give a job that has come to its end less than it has made."""
+    result = read_result(job) or {}
+    evaluations, generations = (int(result.get(name) or 0) for name in ("evaluations", "generations"))
+    try:
+        refuse_less_than_made(compose_config(words).stop, evaluations=evaluations, generations=generations)
+    except ConfigError as error:
+        raise ConfigError(f"job {job.path.name}: {error}") from error
 
 
 def split_words(words: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -170,6 +170,13 @@ def test_a_killed_sweep_ends_as_an_uninterrupted_one(tmp_path: Path, words: list
     assert resumed.stdout.splitlines()[-3:] == whole.stdout.splitlines()[-3:]
     again = evo(tmp_path, "evolve", "-m", "resume=runs/killed")
     assert (again.returncode, again.stdout.splitlines()[-3:]) == (0, whole.stdout.splitlines()[-3:])
+    before = [str(row.state) for row in sweep.rows()]
+    less = evo(tmp_path, "evolve", "-m", "resume=killed", "stop.evaluations=1")
+    assert less.returncode == 2
+    assert less.stderr.startswith("evo: job 0: stop.evaluations=1: this run has made ")
+    assert [str(row.state) for row in open_sweep(sweep.path).rows()] == before == ["finished"] * 3
+    again = evo(tmp_path, "evolve", "-m", "resume=killed")
+    assert (again.returncode, again.stdout.splitlines()[-3:]) == (0, whole.stdout.splitlines()[-3:])
     refused = evo(tmp_path, "evolve", "resume=killed")
     assert (refused.returncode, refused.stderr) == (2, "evo: runs/killed: this is a sweep; to go on with it, add -m\n")
 
